@@ -1,0 +1,78 @@
+"""Every failure a user can cause or meet, as one family: what happened, what to do about it, which exit code.
+
+An exception outside this family reaching the command line is a bug and shows a traceback.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StackscopeError(Exception):
+    """A failure with a sentence for the user."""
+
+    exit_code: ClassVar[int] = 1
+    """What the process exits with when this ends it."""
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        """What the user can do about it, as an imperative sentence. `None`: nothing is known to help."""
+
+    def __str__(self) -> str:
+        return self.message if self.remedy is None else f"{self.message} {self.remedy}"
+
+
+class UsageError(StackscopeError):
+    """An option, a setting or a combination of them makes no sense."""
+
+    exit_code = 2
+
+
+class ModelFileError(StackscopeError):
+    """A model file is missing, damaged, or of a kind that cannot generate text here."""
+
+    exit_code = 3
+
+
+class WorkloadError(StackscopeError):
+    """A trace, prompt file or traffic description cannot be used."""
+
+    exit_code = 4
+
+
+class ToggleRefusedError(StackscopeError):
+    """A configuration that this model, build or context cannot run; the previous one stays in force."""
+
+    exit_code = 5
+
+
+class EngineError(StackscopeError):
+    """The inference library refused or failed in a way the engine can report."""
+
+    exit_code = 6
+
+
+class EngineDiedError(EngineError):
+    """The engine process ended without saying goodbye (abort, kill, out of memory)."""
+
+    exit_code = 7
+
+
+class SessionFileError(StackscopeError):
+    """A recording cannot be written, or cannot be read at all."""
+
+    exit_code = 8
+
+
+class LibraryError(StackscopeError):
+    """The native inference library is missing, of an untested version, or not what its binding describes."""
+
+    exit_code = 9
+
+
+class DownloadError(StackscopeError):
+    """A model could not be fetched."""
+
+    exit_code = 10

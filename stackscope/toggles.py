@@ -1,0 +1,119 @@
+"""Every setting of the engine as one frozen value, and which of them switch live, by rebuild, or not at all."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+Speculation: TypeAlias = Literal["off", "ngram", "draft", "mtp"]
+KvType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
+SplitMode: TypeAlias = Literal["none", "layer", "row", "tensor"]
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the next token is drawn from the target's logits. Truncations apply before the temperature."""
+
+    temperature: float = 0.0
+    """0 is greedy: the argmax, whatever the truncations say."""
+    top_k: int = 40
+    """Keep the k largest logits; 0 keeps all."""
+    top_p: float = 0.95
+    """Keep the smallest set whose probability reaches p; 1 keeps all."""
+    min_p: float = 0.05
+    """Keep tokens at least this fraction as probable as the best; 0 keeps all."""
+    seed: int = 0
+    """Combined with the request's id, so that each request has its own reproducible stream."""
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature <= 0.0
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of the engine: what the toggles show. A change is a new value and a new epoch."""
+
+    model: str = ""
+    """Path of the target's GGUF file (the weights variant)."""
+    draft_model: str | None = None
+    """Path of the draft model's GGUF file. `None`: there is none, and draft-model speculation is refused."""
+
+    speculation: Speculation = "off"
+    draft_length: int = 3
+    """Tokens drafted per sequence and step at most."""
+    adaptive_draft: bool = False
+    """Shorten or lengthen each sequence's draft (up to `draft_length`) by what was recently accepted."""
+    ngram_min: int = 2
+    ngram_max: int = 4
+    """Longest and shortest suffix, in tokens, that the n-gram drafter looks up."""
+    synthetic_acceptance: float | None = None
+    """Accept each drafted token with this probability, whatever it is. The output is then invalid and marked so."""
+
+    prefix_cache: bool = True
+    block_tokens: int = 16
+    """Granularity of the prefix cache, in tokens."""
+    cache_tokens: int | None = None
+    """Most tokens that idle cached prefixes may hold. `None`: whatever the KV cache has free."""
+    cache_paths: int = 32
+    """Cached paths, each of which owns one sequence id of the context."""
+
+    slots: int = 8
+    """Requests in flight at most."""
+    token_budget: int = 256
+    """Rows of one target forward at most: decode and verify rows first, prefill chunks in what is left."""
+    context_tokens: int | None = None
+    """KV cells of the whole context. `None`: slots × the model's context or 4,096 tokens, whichever is less, capped."""
+    slots_max: int | None = None
+    """Slots that the context is sized for; live changes of `slots` stay below. `None`: `max(slots, 16)`."""
+    draft_length_max: int | None = None
+    """Draft length that the context is sized for. `None`: `max(draft_length, 8)`."""
+
+    kv_type_k: KvType = "f16"
+    kv_type_v: KvType = "f16"
+    flash_attention: bool = True
+    unified_kv: bool = True
+    swa_full: bool = True
+    """Keep sliding-window layers' cells beyond the window, so that their prefixes can be reused."""
+
+    threads: int | None = None
+    """Engine threads. `None`: the physical cores that this process may use."""
+    gpu_layers: int = -1
+    """Layers offloaded where offload is supported; -1 is all."""
+    main_gpu: int = 0
+    split_mode: SplitMode = "layer"
+    tensor_split: tuple[float, ...] = ()
+    """Share of each device; empty leaves it to the library."""
+    seed: int = 0
+
+
+class ToggleKind(StrEnum):
+    """When a change of a setting takes effect."""
+
+    LIVE = "live"
+    """At the next step boundary."""
+    REBUILD = "rebuild"
+    """With a new context; requests in flight are put back and prefilled again, and none is lost."""
+
+
+LIVE_FIELDS: Final = frozenset(
+    {
+        "speculation", "draft_length", "adaptive_draft", "ngram_min", "ngram_max", "synthetic_acceptance",
+        "prefix_cache", "cache_tokens", "slots", "token_budget", "threads", "seed",
+    }
+)  # fmt: skip
+
+
+def changed_fields(before: EngineConfig, after: EngineConfig) -> dict[str, tuple[object, object]]:
+    """The settings that differ, as `{name: (before, after)}`."""
+    return {
+        name: (getattr(before, name), getattr(after, name))
+        for name in EngineConfig.__struct_fields__
+        if getattr(before, name) != getattr(after, name)
+    }
+
+
+def kind_of_change(before: EngineConfig, after: EngineConfig) -> ToggleKind:
+    """LIVE when every differing setting is live; a context sized too small makes the engine turn it into a rebuild."""
+    names = changed_fields(before, after).keys()
+    return ToggleKind.LIVE if names <= LIVE_FIELDS else ToggleKind.REBUILD
