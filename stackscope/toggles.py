@@ -10,6 +10,8 @@ import msgspec
 Speculation: TypeAlias = Literal["off", "ngram", "draft", "mtp"]
 KvType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
 SplitMode: TypeAlias = Literal["none", "layer", "row", "tensor"]
+Setting: TypeAlias = str | int | float | bool | tuple[float, ...] | None
+"""The value of any one setting."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,7 +106,7 @@ LIVE_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
-def changed_fields(before: EngineConfig, after: EngineConfig) -> dict[str, tuple[object, object]]:
+def changed_fields(before: EngineConfig, after: EngineConfig) -> dict[str, tuple[Setting, Setting]]:
     """The settings that differ, as `{name: (before, after)}`."""
     return {
         name: (getattr(before, name), getattr(after, name))
