@@ -1,0 +1,271 @@
+"""The native side of one configuration: models, contexts, and what their memories hold, kept in step.
+
+A rebuild makes a new backend; models whose file did not change are handed on instead of loaded again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from stackscope.engine import sizing
+from stackscope.engine.llama import Context, Model, supports_offload
+from stackscope.engine.prefix_cache import Copy, CopyWhole, SeqOp, Trim
+from stackscope.errors import EngineError, ToggleRefusedError
+from stackscope.model.spec import load_spec, tokenizer_difference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stackscope.engine.abort import AbortFlag
+    from stackscope.records import ModelSummary
+    from stackscope.toggles import EngineConfig
+
+
+ModelKey: TypeAlias = tuple[str, int, int, str, tuple[float, ...]]
+"""A file, and where its layers were put."""
+
+
+class Memory:
+    """The KV of target and draft context, with the same sequence ids in both.
+
+    The draft's copy of a sequence may be shorter: `draft_length[id]` positions of it are valid. Operations that the
+    prefix cache asks for are replayed on the draft as far as it goes.
+    """
+
+    def __init__(self, target: Context, draft: Context | None, *, kv_cell_bytes: int, draft_cell_bytes: int) -> None:
+        self._target = target
+        self._draft = draft
+        self._kv_cell_bytes = kv_cell_bytes
+        self._draft_cell_bytes = draft_cell_bytes
+        self.draft_length = [0] * target.size.n_seq_max
+        self.length = [0] * target.size.n_seq_max
+        """Valid positions in the target, of cached paths and slots alike."""
+        self.copied_bytes = 0
+        """KV bytes really copied so far (split KV)."""
+
+    def apply(self, ops: Iterable[SeqOp]) -> None:
+        """Execute operations of the prefix cache, in order."""
+        for op in ops:
+            if isinstance(op, Copy):
+                self._share(op)
+            elif isinstance(op, CopyWhole):
+                self._copy_whole(op)
+            else:
+                assert isinstance(op, Trim)
+                self.trim(op.sequence, op.start)
+
+    def _share(self, op: Copy) -> None:
+        self._target.copy(op.source, op.target, op.start, op.stop)
+        self.length[op.target] = op.stop
+        if self._draft is not None and self.draft_length[op.target] >= op.start:
+            stop = min(op.stop, self.draft_length[op.source])
+            if stop > op.start:
+                self._draft.copy(op.source, op.target, op.start, stop)
+                self.draft_length[op.target] = stop
+
+    def _copy_whole(self, op: CopyWhole) -> None:
+        held = self.length[op.source]
+        self._target.copy(op.source, op.target, -1, -1)
+        self.length[op.target] = held
+        self.copied_bytes += held * self._kv_cell_bytes
+        if self._draft is not None:
+            self._draft.copy(op.source, op.target, -1, -1)
+            self.draft_length[op.target] = self.draft_length[op.source]
+            self.copied_bytes += self.draft_length[op.source] * self._draft_cell_bytes
+        self.trim(op.target, op.length)
+
+    def trim(self, sequence: int, start: int) -> None:
+        """Forget positions from `start` on, in both contexts. Raises `EngineError` when the memory cannot."""
+        if not self._target.remove(sequence, start):
+            raise EngineError(
+                f"This model's memory cannot forget a part of sequence {sequence}.",
+                remedy="Switch speculation and the prefix cache off for it.",
+            )
+        self.length[sequence] = min(self.length[sequence], start)
+        self.trim_draft(sequence, start)
+
+    def trim_draft(self, sequence: int, start: int) -> None:
+        """Forget positions from `start` on in the draft context, if it goes that far."""
+        if self._draft is not None and self.draft_length[sequence] > start:
+            if not self._draft.remove(sequence, start):
+                raise EngineError(
+                    "The draft model's memory cannot forget rejected tokens.", remedy="Use another draft."
+                )
+            self.draft_length[sequence] = start
+
+    def forget_unrecorded(self, sequence: int, start: int) -> None:
+        """After a failed or aborted forward: remove whatever it left beyond `start`, recorded or not."""
+        self._target.remove(sequence, start)
+        self.length[sequence] = min(self.length[sequence], start)
+
+    def forget_draft_unrecorded(self, sequence: int) -> None:
+        if self._draft is not None:
+            self._draft.remove(sequence, self.draft_length[sequence])
+
+
+class Backend:
+    """Models and contexts of one configuration. Close in this order: contexts, then models."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        abort: AbortFlag,
+        *,
+        progress: Callable[[str, float], None],
+        previous: Backend | None = None,
+    ) -> None:
+        """Load what is not at hand and create the contexts.
+
+        `previous` has its contexts closed already; the models it shares with this configuration are taken over.
+        Raises `StackscopeError`, with nothing left behind and `previous` still owning its models.
+        """
+        self.config = config
+        self.abort = abort
+        reuse = {} if previous is None else previous.models()
+        self.spec = self._summary(config.model, previous)
+        self.size = sizing.resolve(config, self.spec, usable_threads=usable_cores())
+        self.draft_spec = None if config.draft_model is None else self._summary(config.draft_model, previous)
+        self._check_pair(reuse)
+        sizing.check_memory(sizing.memory_estimate(config, self.size, self.spec), available_memory())
+        opened: list[Model | Context] = []
+        try:
+            self.model = self._model(config.model, reuse, progress, opened)
+            self.draft_model = None
+            if config.draft_model is not None:
+                self.draft_model = self._model(config.draft_model, reuse, progress, opened)
+            self.target = Context(self.model, self.size, config, abort)
+            opened.append(self.target)
+            self.draft = None
+            if self.draft_model is not None:
+                self.draft = Context(self.draft_model, self.size, config, abort)
+                opened.append(self.draft)
+            self.trim_refusal = probe_trim(self.target, self.model)
+            self.draft_refusal = None if self.draft is None else probe_trim(self.draft, self.draft_model)
+        except BaseException:
+            for handle in reversed(opened):
+                handle.close()
+            raise
+        self.memory = Memory(
+            self.target,
+            self.draft,
+            kv_cell_bytes=sizing.kv_bytes_per_cell(config, self.spec),
+            draft_cell_bytes=0 if self.draft_spec is None else sizing.kv_bytes_per_cell(config, self.draft_spec),
+        )
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether the forward reads the abort flag: only the CPU backend does."""
+        return not (supports_offload() and self.config.gpu_layers != 0)
+
+    def models(self) -> dict[ModelKey, Model]:
+        """The loaded models, by file and placement."""
+        found = {model_key(self.model.path, self.config): self.model}
+        if self.draft_model is not None:
+            found[model_key(self.draft_model.path, self.config)] = self.draft_model
+        return found
+
+    def _summary(self, path: str, previous: Backend | None) -> ModelSummary:
+        if previous is not None:
+            for spec in (previous.spec, previous.draft_spec):
+                if spec is not None and spec.path == path:
+                    return spec
+        return load_spec(path).summary()
+
+    def _check_pair(self, reuse: dict[ModelKey, Model]) -> None:
+        draft = self.config.draft_model
+        if draft is None or {draft, self.config.model} <= {path for path, *_ in reuse}:
+            return
+        difference = tokenizer_difference(self.config.model, draft)
+        if difference is not None:
+            raise ToggleRefusedError(
+                f"{Path(draft).name} cannot draft for {Path(self.config.model).name}: {difference}",
+                remedy="Give a draft model with the target's own tokenizer.",
+            )
+
+    def _model(
+        self,
+        path: str,
+        reuse: dict[ModelKey, Model],
+        progress: Callable[[str, float], None],
+        opened: list[Model | Context],
+    ) -> Model:
+        key = model_key(path, self.config)
+        if key in reuse:
+            return reuse[key]
+        if opened and isinstance(opened[0], Model) and opened[0].path == path:
+            return opened[0]
+        model = Model(path, self.config, progress=lambda done: progress(path, done))
+        opened.append(model)
+        return model
+
+    def set_threads(self, n: int | None) -> None:
+        """Use `n` threads from the next forward on; None: as many as the cores this process may use."""
+        threads = usable_cores() if n is None else n
+        self.target.set_threads(threads)
+        if self.draft is not None:
+            self.draft.set_threads(threads)
+
+    def close_contexts(self) -> None:
+        """Free both contexts; the models stay."""
+        if self.draft is not None:
+            self.draft.close()
+        self.target.close()
+
+    def close_models(self, *, except_of: Backend | None = None) -> None:
+        """Free the models, those excepted that another backend uses too."""
+        kept = () if except_of is None else except_of.models().keys()
+        for key, model in self.models().items():
+            if key not in kept:
+                model.close()
+
+    def close(self) -> None:
+        self.close_contexts()
+        self.close_models()
+
+
+def model_key(path: str, config: EngineConfig) -> ModelKey:
+    """What makes a loaded model: its file, and where its layers were put."""
+    return (path, config.gpu_layers, config.main_gpu, config.split_mode, config.tensor_split)
+
+
+def available_memory() -> int | None:
+    """Bytes that could be allocated now without swapping. `None`: this system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def probe_trim(context: Context, model: Model | None) -> str | None:
+    """Why this model's memory cannot forget single positions. `None`: it can.
+
+    Feeds four tokens, removes two, and checks both the answer and what is left: some memories answer yes and keep a
+    stale state. It is also the context's warm-up.
+    """
+    assert model is not None
+    batch = context.batch
+    batch.token[:4] = 0
+    batch.position[:4] = range(4)
+    batch.sequence[:4] = 0
+    batch.output[:4] = (0, 0, 0, 1)
+    context.decode(4)
+    removed = context.remove(0, 2)
+    trimmed = removed and context.range_of(0).last == 1
+    context.clear()
+    if model.is_recurrent or model.is_hybrid:
+        kind = "recurrent" if model.is_recurrent else "hybrid (partly recurrent)"
+        return f"its memory is {kind}: one running state per sequence, from which single positions cannot be removed"
+    return None if trimmed else "its memory cannot remove single positions"

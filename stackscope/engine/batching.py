@@ -1,0 +1,110 @@
+"""From a plan to the rows of one forward: fills the batch arrays and remembers whose rows are where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stackscope.engine.ubatches import split_equal, split_simple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stackscope.engine.llama import Batch
+    from stackscope.engine.sequence import Sequence
+    from stackscope.records import Ubatch, WorkPhase
+
+_POSITIONS: NDArray[np.int32] = np.arange(1 << 16, dtype=np.int32)
+
+
+class Entry:
+    """One sequence's rows in the forward: `new` rows from position `cached`, logits for the last `outputs` of them."""
+
+    __slots__ = ("accepted", "cached", "emitted", "first_output", "new", "outputs", "phase", "sequence", "slot")
+
+    def __init__(
+        self, sequence: Sequence, phase: WorkPhase, cached: int, new: int, outputs: int, first_output: int
+    ) -> None:
+        self.sequence = sequence
+        self.slot = sequence.slot
+        self.phase: WorkPhase = phase
+        self.cached = cached
+        self.new = new
+        self.outputs = outputs
+        self.first_output = first_output
+        """Index of its first row among the forward's logit rows."""
+        self.accepted = 0
+        self.emitted: list[int] = []
+
+
+class Rows:
+    """The rows of one forward, in the batch's own arrays."""
+
+    __slots__ = ("entries", "n", "n_outputs")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.n = 0
+        self.n_outputs = 0
+
+
+def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, int]]) -> Rows:
+    """Decode and verify rows first (drafts as each sequence holds them), then prefill chunks of the given lengths."""
+    rows = Rows()
+    entries = rows.entries
+    tokens: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    for sequence in decoding:
+        draft = sequence.draft
+        cached = sequence.kv
+        new = 1 + len(draft)
+        entries.append(Entry(sequence, "verify" if draft else "decode", cached, new, new, len(tokens)))
+        tokens.append(int(sequence.tokens[cached]))
+        if draft:
+            tokens += draft
+            positions += range(cached, cached + new)
+            slots += [sequence.slot] * new
+        else:
+            positions.append(cached)
+            slots.append(sequence.slot)
+    n = len(tokens)
+    if n:
+        batch.token[:n] = tokens
+        batch.position[:n] = positions
+        batch.sequence[:n] = slots
+        batch.output[:n] = 1
+    outputs = n
+    for sequence, length in prefills:
+        start, stop = sequence.kv, sequence.kv + length
+        end = n + length
+        batch.token[n:end] = sequence.tokens[start:stop]
+        batch.position[n:end] = _positions(start, stop)
+        batch.sequence[n:end] = sequence.slot
+        batch.output[n:end] = 0
+        is_last = stop == sequence.n
+        if is_last:
+            batch.output[end - 1] = 1
+        entries.append(Entry(sequence, "prefill", start, length, int(is_last), outputs))
+        outputs += is_last
+        n = end
+    rows.n = n
+    rows.n_outputs = outputs
+    return rows
+
+
+def _positions(start: int, stop: int) -> NDArray[np.int32]:
+    return _POSITIONS[start:stop] if stop <= len(_POSITIONS) else np.arange(start, stop, dtype=np.int32)
+
+
+def passes(rows: Rows, batch: Batch, n_ubatch: int, *, is_unified: bool) -> tuple[Ubatch, ...]:
+    """The ubatches of the forward; empty when it is a single one that holds every row."""
+    if is_unified:
+        if rows.n <= n_ubatch:
+            return ()
+        return split_simple([bool(flag) for flag in batch.output[: rows.n]], n_ubatch)
+    if len(rows.entries) == 1 and rows.n <= n_ubatch:
+        return ()
+    split = split_equal([(e.sequence.slot, e.new, e.outputs) for e in rows.entries], n_ubatch)
+    return split if len(split) > 1 else ()

@@ -1,0 +1,139 @@
+"""Changing the configuration of a running engine: live, by rebuild, or refused with the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from stackscope.engine import sizing
+from stackscope.engine.backend import Backend
+from stackscope.errors import StackscopeError, ToggleRefusedError
+from stackscope.model.spec import tokenizer_difference
+from stackscope.records import ConfigEvent
+from stackscope.toggles import Setting, ToggleKind, changed_fields, kind_of_change
+
+if TYPE_CHECKING:
+    from stackscope.engine.loop import Engine
+    from stackscope.records import ModelSummary
+    from stackscope.toggles import EngineConfig
+
+
+Changes: TypeAlias = dict[str, tuple[Setting, Setting]]
+By: TypeAlias = Literal["user", "plan", "engine"]
+
+
+def refusal(config: EngineConfig, backend: Backend) -> str | None:
+    """Why this configuration cannot run on these models. `None`: it can."""
+    if config.speculation == "mtp":
+        return (
+            "Multi-token prediction needs a model with MTP heads and a context of its own, which this engine has not."
+        )
+    if config.speculation == "draft" and config.draft_model is None:
+        return "Speculation by draft model needs a draft model: give one with --draft."
+    if config.speculation != "off" and backend.trim_refusal is not None:
+        return f"Speculation must take back rejected tokens, but {backend.trim_refusal}."
+    if config.speculation == "draft" and backend.draft_refusal is not None:
+        return f"The draft model must take back rejected tokens, but {backend.draft_refusal}."
+    if config.prefix_cache and backend.trim_refusal is not None:
+        return f"The prefix cache reuses parts of a sequence, but {backend.trim_refusal}."
+    return window_refusal(config, backend.spec)
+
+
+def window_refusal(config: EngineConfig, spec: ModelSummary) -> str | None:
+    """Sliding-window layers without full-size caches drop the cells that a prefix would need."""
+    windows = [layer.window for layer in spec.layers if layer.window is not None]
+    if not (config.prefix_cache and windows and not config.swa_full):
+        return None
+    cell = sizing.kv_bytes_per_cell(config, spec)
+    return (
+        f"The prefix cache cannot reuse prefixes of {len(windows)} sliding-window layers that keep only the last "
+        f"{max(windows)} tokens; --swa-full keeps them, at {cell / 1e3:.1f} kB per cell over all layers."
+    )
+
+
+def soften(config: EngineConfig, backend: Backend) -> tuple[EngineConfig, str | None]:
+    """A starting configuration that these models can run, and what was switched off to get there.
+
+    The prefix cache is on by default, so a model that cannot have one starts without it. Whatever else cannot run
+    was asked for, and raises `ToggleRefusedError`.
+    """
+    reason = refusal(config, backend)
+    if reason is None:
+        return config, None
+    without = msgspec.structs.replace(config, prefix_cache=False)
+    if refusal(without, backend) is not None:
+        raise ToggleRefusedError(reason, remedy="Leave that setting out.")
+    return without, reason
+
+
+def reconfigure(engine: Engine, config: EngineConfig, by: By) -> ConfigEvent:
+    """Bring `config` into force. Never raises for a refusal: the event says why, and the old one stays."""
+    before = engine.config
+    changes = changed_fields(before, config)
+    at_ns = engine.now()
+    try:
+        sizing.resolve(config, engine.backend.spec, usable_threads=engine.backend.size.threads)
+    except ToggleRefusedError as error:
+        return _refused(engine, changes, by, at_ns, str(error))
+    reason = refusal(config, engine.backend)
+    kind = kind_of_change(before, config)
+    if reason is not None and (kind is ToggleKind.LIVE or not _may_differ_after_rebuild(changes)):
+        return _refused(engine, changes, by, at_ns, reason)
+    too_small = sizing.fits_live(config, engine.backend.size) if kind is ToggleKind.LIVE else None
+    if kind is ToggleKind.LIVE and too_small is None:
+        engine.apply_live(config)
+        return ConfigEvent(at_ns=at_ns, epoch=engine.next_epoch(), kind="live", by=by, changes=changes, config=config)
+    return _rebuild(engine, config, changes, by, at_ns, too_small)
+
+
+def _may_differ_after_rebuild(changes: Changes) -> bool:
+    """Another model, or another cache, may lift what refuses the setting now; it is asked again once built."""
+    return bool({"model", "draft_model", "swa_full", "unified_kv"} & changes.keys())
+
+
+def _refused(engine: Engine, changes: Changes, by: By, at_ns: int, reason: str) -> ConfigEvent:
+    return ConfigEvent(at_ns=at_ns, epoch=engine.epoch, kind="refused", by=by, changes=changes, reason=reason)
+
+
+def _rebuild(
+    engine: Engine,
+    config: EngineConfig,
+    changes: Changes,
+    by: By,
+    at_ns: int,
+    why: str | None,
+) -> ConfigEvent:
+    old = engine.backend
+    if "model" in changes:
+        difference = tokenizer_difference(engine.config.model, config.model)
+        if difference is not None:
+            reason = f"The requests in flight are tokens of another vocabulary: {difference}"
+            return _refused(engine, changes, by, at_ns, reason)
+    requeued = engine.put_back_all()
+    engine.release_backend()
+    try:
+        backend = Backend(config, old.abort, progress=engine.progress, previous=old)
+    except StackscopeError as error:
+        engine.install(Backend(engine.config, old.abort, progress=engine.progress, previous=old), engine.config)
+        return _refused(engine, changes, by, at_ns, f"{error} The configuration before it goes on.")
+    cannot = refusal(config, backend)
+    if cannot is not None:
+        backend.close_contexts()
+        backend.close_models(except_of=old)
+        engine.install(Backend(engine.config, old.abort, progress=engine.progress, previous=old), engine.config)
+        return _refused(engine, changes, by, at_ns, cannot)
+    old.close_models(except_of=backend)
+    engine.install(backend, config)
+    return ConfigEvent(
+        at_ns=at_ns,
+        epoch=engine.next_epoch(),
+        kind="rebuild",
+        by=by,
+        changes=changes,
+        reason=why,
+        duration_ns=engine.now() - at_ns,
+        requeued=requeued,
+        config=config,
+        model=backend.spec if "model" in changes else None,
+    )

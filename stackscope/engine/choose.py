@@ -1,0 +1,118 @@
+"""From logit rows to tokens: argmax or sampling, and verification of drafts, for every sequence of a forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from stackscope.engine.sampling import (
+    Distribution,
+    distribution_from_logits,
+    draw,
+    greedy_accept,
+    request_rng,
+    synthetic_accept,
+    verify,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from stackscope.engine.batching import Entry
+    from stackscope.engine.samplers import Samplers
+    from stackscope.toggles import Sampling
+
+
+class LazyRows(Many[Distribution]):
+    """The target's distributions of consecutive rows, computed when verification reaches them.
+
+    Truncating a row of a 262k vocabulary costs a millisecond; rows after a rejection are never looked at.
+    """
+
+    def __init__(self, logits: NDArray[np.float32], first: int, n: int, sampling: Sampling, samplers: Samplers) -> None:
+        self._logits = logits
+        self._first = first
+        self._n = n
+        self._sampling = sampling
+        self._chain = samplers.truncation(sampling)
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int) -> Distribution: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Many[Distribution]: ...
+
+    def __getitem__(self, index: int | slice) -> Distribution | Many[Distribution]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._n))]
+        ids, kept = self._chain.candidates(self._logits[self._first + index])
+        return distribution_from_logits(ids, kept, self._sampling.temperature)
+
+
+class Chooser:
+    """Chooses each sequence's next tokens; lossless unless acceptance is synthetic."""
+
+    def __init__(self, samplers: Samplers, is_end: Callable[[int], bool], seed: int) -> None:
+        self._samplers = samplers
+        self._is_end = is_end
+        self._synthetic_rng = request_rng(seed, -1)
+
+    def choose(self, entries: Many[Entry], logits: NDArray[np.float32], synthetic: float | None) -> None:
+        """Fill `accepted` and `emitted` of every entry that has output rows."""
+        choices: list[int] | None = None
+        for entry in entries:
+            if entry.outputs == 0:
+                continue
+            sequence = entry.sequence
+            first = entry.first_output
+            if sequence.rng is None or synthetic is not None:
+                if choices is None:
+                    choices = np.argmax(logits, axis=1).tolist()
+                draft = sequence.draft if entry.phase == "verify" else ()
+                if not draft:
+                    entry.emitted = [choices[first]]
+                elif synthetic is None:
+                    kept = greedy_accept(choices[first : first + entry.outputs], draft)
+                    entry.accepted = kept
+                    entry.emitted = choices[first : first + kept + 1]
+                else:
+                    kept = synthetic_accept(len(draft), synthetic, self._synthetic_rng)
+                    entry.accepted = kept
+                    entry.emitted = [*draft[:kept], choices[first + kept]]
+            else:
+                self._sample(entry, logits)
+            self._clip(entry)
+
+    def _sample(self, entry: Entry, logits: NDArray[np.float32]) -> None:
+        sequence = entry.sequence
+        rng = sequence.rng
+        assert rng is not None
+        rows = LazyRows(logits, entry.first_output, entry.outputs, sequence.job.sampling, self._samplers)
+        if entry.phase != "verify":
+            entry.emitted = [draw(rows[0], rng.random())]
+            return
+        kept, token = verify(rows, sequence.draft, sequence.draft_q, rng)
+        entry.accepted = kept
+        entry.emitted = [*sequence.draft[:kept], token]
+
+    def _clip(self, entry: Entry) -> None:
+        """Cut what lies past the limit or an end token: it is neither emitted nor counted as accepted."""
+        sequence = entry.sequence
+        emitted = entry.emitted
+        room = sequence.max_n - sequence.n
+        if len(emitted) > room:
+            del emitted[room:]
+        if not sequence.job.ignore_eos:
+            for index, token in enumerate(emitted):
+                if self._is_end(token):
+                    del emitted[index + 1 :]
+                    break
+        if entry.accepted > len(emitted):
+            entry.accepted = len(emitted)

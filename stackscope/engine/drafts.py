@@ -1,0 +1,176 @@
+"""Where drafts come from: n-gram look-up in the sequence's own history, or a draft model batched over sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from stackscope.engine.llama import DecodeStatus
+from stackscope.engine.ngram import NgramDrafter
+from stackscope.engine.sampling import distribution_from_logits, draw
+from stackscope.records import DraftForward
+
+if TYPE_CHECKING:
+    from stackscope.engine.backend import Memory
+    from stackscope.engine.llama import Context
+    from stackscope.engine.samplers import Samplers
+    from stackscope.engine.sequence import Sequence
+
+
+class Want(NamedTuple):
+    """A sequence that may be drafted for, and how many tokens at most."""
+
+    sequence: Sequence
+    n: int
+
+
+class KeepUp(NamedTuple):
+    """A sequence in prefill, and the position up to which the target will hold it after this step."""
+
+    sequence: Sequence
+    until: int
+
+
+class Drafted(NamedTuple):
+    """What drafting cost."""
+
+    forwards: tuple[DraftForward, ...] = ()
+    settling: bool = False
+    """Some sequence's draft context has not caught up with its history yet."""
+    aborted: bool = False
+
+
+class DraftSource(Protocol):
+    """Fills `draft` (and `draft_q`) of the wanted sequences."""
+
+    def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
+        """Draft at most `want.n` tokens for each; `rows` bounds what is fed to catch up."""
+
+
+class NgramDrafts:
+    """Prompt look-up: the continuation of the last earlier occurrence of the history's suffix."""
+
+    def __init__(self, n_min: int, n_max: int) -> None:
+        self._n_min = n_min
+        self._n_max = n_max
+
+    def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
+        del keep_up, rows
+        for sequence, n in wants:
+            drafter = sequence.ngram
+            if drafter is None:
+                drafter = sequence.ngram = NgramDrafter(self._n_min, self._n_max)
+                sequence.ngram_n = 0
+            if sequence.ngram_n < sequence.n:
+                drafter.extend(sequence.tokens[sequence.ngram_n : sequence.n].tolist())
+                sequence.ngram_n = sequence.n
+            sequence.draft = drafter.propose(n)
+            sequence.draft_q = [None] * len(sequence.draft)
+        return Drafted()
+
+
+class ModelDrafts:
+    """A draft model whose context mirrors the target's sequences, one forward per drafted position for all of them."""
+
+    def __init__(self, context: Context, memory: Memory, samplers: Samplers) -> None:
+        self._context = context
+        self._memory = memory
+        self._samplers = samplers
+
+    def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
+        forwards: list[DraftForward] = []
+        drafting, spans, n_rows, settling = self._fill_catch_up(wants, keep_up, rows)
+        if n_rows == 0:
+            return Drafted((), settling)
+        while True:
+            status = self._context.decode(n_rows)
+            if status != DecodeStatus.OK:
+                self._undo(spans, wants)
+                return Drafted(tuple(forwards), settling, status == DecodeStatus.ABORTED)
+            for sequence, _, new in spans:
+                self._memory.draft_length[sequence.slot] += new
+            forwards.append(DraftForward(tuple((cached, new) for _, cached, new in spans), len(drafting)))
+            self._take(drafting)
+            drafting = [want for want in drafting if len(want.sequence.draft) < want.n]
+            if not drafting:
+                return Drafted(tuple(forwards), settling)
+            spans, n_rows = self._fill_next(drafting)
+
+    def _fill_catch_up(
+        self, wants: list[Want], keep_up: list[KeepUp], rows: int
+    ) -> tuple[list[Want], list[tuple[Sequence, int, int]], int, bool]:
+        """Rows that bring the draft context level with each history; (caught up, spans, rows, settling)."""
+        drafting: list[Want] = []
+        spans: list[tuple[Sequence, int, int]] = []
+        n_rows = 0
+        settling = False
+        rows = min(rows, self._context.batch.capacity)
+        for want in wants:
+            sequence = want.sequence
+            sequence.draft, sequence.draft_q = [], []
+            held = self._memory.draft_length[sequence.slot]
+            take = min(sequence.n - held, rows - n_rows)
+            is_level = held + take == sequence.n
+            settling |= not is_level
+            if take <= 0:
+                continue
+            self._fill(sequence, held, take, n_rows, output=is_level and want.n > 0)
+            spans.append((sequence, held, take))
+            n_rows += take
+            if is_level and want.n > 0:
+                drafting.append(want)
+        for sequence, until in keep_up:
+            held = self._memory.draft_length[sequence.slot]
+            take = min(until - held, rows - n_rows)
+            settling |= sequence.kv - held > 0
+            if take > 0:
+                self._fill(sequence, held, take, n_rows, output=False)
+                spans.append((sequence, held, take))
+                n_rows += take
+        return drafting, spans, n_rows, settling
+
+    def _fill(self, sequence: Sequence, start: int, n: int, row: int, *, output: bool) -> None:
+        batch = self._context.batch
+        stop = row + n
+        batch.token[row:stop] = sequence.tokens[start : start + n]
+        batch.position[row:stop] = range(start, start + n)
+        batch.sequence[row:stop] = sequence.slot
+        batch.output[row:stop] = 0
+        if output:
+            batch.output[stop - 1] = 1
+
+    def _fill_next(self, drafting: list[Want]) -> tuple[list[tuple[Sequence, int, int]], int]:
+        batch = self._context.batch
+        n = len(drafting)
+        spans = [(w.sequence, self._memory.draft_length[w.sequence.slot], 1) for w in drafting]
+        batch.token[:n] = [w.sequence.draft[-1] for w in drafting]
+        batch.position[:n] = [cached for _, cached, _ in spans]
+        batch.sequence[:n] = [w.sequence.slot for w in drafting]
+        batch.output[:n] = 1
+        return spans, n
+
+    def _take(self, drafting: list[Want]) -> None:
+        """Choose each drafting sequence's next token from the forward's logit rows."""
+        if not drafting:
+            return
+        logits = self._context.logits(len(drafting))
+        choices = np.argmax(logits, axis=1).tolist()
+        for row, want in enumerate(drafting):
+            sequence = want.sequence
+            if sequence.rng is None:
+                sequence.draft.append(choices[row])
+                sequence.draft_q.append(None)
+                continue
+            sampling = sequence.job.sampling
+            ids, kept = self._samplers.truncation(sampling).candidates(logits[row])
+            q = distribution_from_logits(ids, kept, sampling.temperature)
+            sequence.draft.append(draw(q, sequence.rng.random()))
+            sequence.draft_q.append(q)
+
+    def _undo(self, spans: list[tuple[Sequence, int, int]], wants: list[Want]) -> None:
+        """The forward did not complete: forget its rows, and draft nothing this step."""
+        for sequence, _, _ in spans:
+            self._memory.forget_draft_unrecorded(sequence.slot)
+        for want in wants:
+            want.sequence.draft, want.sequence.draft_q = [], []

@@ -1,0 +1,386 @@
+"""The engine loop: admits requests, drafts, runs one forward, verifies, and accounts for every nanosecond of it.
+
+Policy lives in `scheduler` and `prefix_cache`, native handles in `backend`; this file is the order of events. It is
+single-threaded: only `interrupt` may be called from elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from stackscope.engine import batching, changes, outcome, stopwatch
+from stackscope.engine.abort import AbortFlag
+from stackscope.engine.backend import Backend
+from stackscope.engine.batching import Rows
+from stackscope.engine.choose import Chooser
+from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want
+from stackscope.engine.llama import DecodeStatus, library_description, start_library
+from stackscope.engine.requests import Requests
+from stackscope.engine.residents import Residents
+from stackscope.engine.samplers import Samplers
+from stackscope.engine.sequence import Sequence
+from stackscope.engine.stopwatch import Stopwatch
+from stackscope.engine.turn import Turn
+from stackscope.records import SlotWork, StepRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stackscope.engine.scheduler import Plan
+    from stackscope.records import ConfigEvent, FinishReason, ModelSummary, RequestRecord
+    from stackscope.toggles import EngineConfig
+    from stackscope.workload.jobs import Job, Tokenizer
+
+
+class Engine:
+    """Continuous batching over one target and, when given, one draft model."""
+
+    @classmethod
+    def open(
+        cls,
+        config: EngineConfig,
+        *,
+        clock: Callable[[], int],
+        progress: Callable[[str, float], None],
+        keep_text: bool = False,
+    ) -> Engine:
+        """Start the library, load the models and create the contexts. Raises `StackscopeError`."""
+        start_library()
+        abort = AbortFlag()
+        backend = Backend(config, abort, progress=progress)
+        try:
+            config, softened = changes.soften(config, backend)
+        except BaseException:
+            backend.close()
+            raise
+        return cls(backend, config, clock=clock, progress=progress, keep_text=keep_text, softened=softened)
+
+    def __init__(
+        self,
+        backend: Backend,
+        config: EngineConfig,
+        *,
+        clock: Callable[[], int],
+        progress: Callable[[str, float], None],
+        keep_text: bool = False,
+        softened: str | None = None,
+    ) -> None:
+        self.now = clock
+        self.progress = progress
+        self.softened = softened
+        """What the engine switched off at the start, because these models cannot have it."""
+        self.library = library_description()
+        self.epoch = 0
+        self._keep_text = keep_text
+        self._watch = Stopwatch(clock)
+        self._resume_ns: int | None = None
+        self._host_cpu_ns: int | None = None
+        self._n_steps = 0
+        self._requests = Requests()
+        self.install(backend, config)
+
+    # What others may ask
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.backend.model
+
+    @property
+    def model(self) -> ModelSummary:
+        return self.backend.spec
+
+    @property
+    def draft(self) -> ModelSummary | None:
+        return self.backend.draft_spec
+
+    @property
+    def context_tokens(self) -> int:
+        """Most tokens, prompt and output together, that one request can have."""
+        return self.backend.size.n_ctx_seq
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What the records of this source can know."""
+        return ("phases", "cpu", "slots", "prefix_cache", "acceptance", "ledger")
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._requests)
+
+    # Requests in, requests out
+
+    def submit(self, job: Job) -> None:
+        """Queue a request. One that cannot run at all ends with an error record in the next turn."""
+        sequence = Sequence(
+            job,
+            max_context=self.context_tokens,
+            piece=self.backend.model.piece,
+            seed=self.config.seed,
+            keep_text=self._keep_text,
+        )
+        problem = self._problem(job)
+        if problem is None:
+            self._requests.queue.append(sequence)
+        else:
+            self._requests.refuse(sequence, "error", at_ns=self.now(), error=problem)
+
+    def _problem(self, job: Job) -> str | None:
+        """Why a job cannot run. `None`: it can."""
+        if not job.tokens:
+            return "The prompt has no tokens."
+        if job.max_tokens < 1:
+            return f"max_tokens is {job.max_tokens}."
+        if len(job.tokens) >= self.context_tokens:
+            return f"The prompt has {len(job.tokens)} tokens; the context holds {self.context_tokens} per request."
+        if min(job.tokens) < 0 or max(job.tokens) >= self.backend.model.n_vocab:
+            return f"The prompt has a token outside 0..{self.backend.model.n_vocab - 1}."
+        return None
+
+    def cancel(self, request: int) -> None:
+        """End a request now, if it is still here."""
+        sequence = self._requests.find(request)
+        if sequence is not None:
+            self._end(sequence, "cancelled")
+
+    def drain(self, reason: FinishReason = "cancelled") -> list[RequestRecord]:
+        """End everything in flight and hand out the records."""
+        for sequence in list(self._requests):
+            self._end(sequence, reason)
+        finished, _, _ = self._requests.take()
+        return list(finished)
+
+    def interrupt(self) -> None:
+        """Cut short the forward in progress, from any thread; its rows are redone in the next step."""
+        self.backend.abort.raise_()
+
+    def idle(self) -> None:
+        """The caller is about to wait: the time until the next step belongs to no step."""
+        self._resume_ns = None
+
+    def _end(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
+        self._requests.end(
+            sequence,
+            reason,
+            at_ns=self.now(),
+            residents=self._residents,
+            invalid=self.config.synthetic_acceptance is not None,
+            error=error,
+        )
+
+    # Configuration
+
+    def reconfigure(self, config: EngineConfig, by: changes.By = "user") -> ConfigEvent:
+        """Bring a configuration into force at this step boundary; a refusal is an event too."""
+        return changes.reconfigure(self, config, by)
+
+    def next_epoch(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def install(self, backend: Backend, config: EngineConfig) -> None:
+        """Start using a backend; nothing is running."""
+        self.backend = backend
+        self.config = config
+        self._samplers = Samplers(backend.model.n_vocab)
+        self._residents = Residents(backend, config)
+        self._chooser = Chooser(self._samplers, backend.model.is_end, config.seed)
+        self._source = self._draft_source(config)
+
+    def release_backend(self) -> None:
+        """Stop using the backend and free its contexts; its models stay loaded."""
+        self._samplers.close()
+        self.backend.close_contexts()
+
+    def apply_live(self, config: EngineConfig) -> None:
+        """Bring a configuration into force that differs in live settings only."""
+        before, self.config = self.config, config
+        if config.threads != before.threads:
+            self.backend.set_threads(config.threads)
+        self._residents.reconfigure(config)
+        is_other_lookup = (config.ngram_min, config.ngram_max) != (before.ngram_min, before.ngram_max)
+        for sequence in self._requests:
+            sequence.clear_draft()
+            if is_other_lookup:
+                sequence.forget_ngrams()
+            if not config.adaptive_draft:
+                sequence.adaptive = None
+        self._source = self._draft_source(config)
+
+    def _draft_source(self, config: EngineConfig) -> DraftSource | None:
+        if config.speculation == "ngram":
+            return NgramDrafts(config.ngram_min, config.ngram_max)
+        if config.speculation == "draft":
+            assert self.backend.draft is not None
+            return ModelDrafts(self.backend.draft, self.backend.memory, self._samplers)
+        return None
+
+    def put_back_all(self) -> int:
+        """Return every running request to the front of the queue, oldest first; how many there were."""
+        running = list(self._requests.running)
+        for sequence in reversed(running):
+            sequence.n_requeued += 1
+            self._requests.put_back(sequence, self._residents)
+        return len(running)
+
+    def close(self) -> None:
+        """Free everything native, in order."""
+        self._samplers.close()
+        self.backend.close()
+
+    # The step
+
+    def step(self) -> Turn | None:
+        """Run one step. `None`: there was nothing to do. Raises `EngineError` when the library failed."""
+        watch = self._watch
+        watch.begin(self._resume_ns)
+        self._requests.admit(
+            self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
+        )
+        watch.lap(stopwatch.ADMIT)
+        if not self._requests.running:
+            if self._requests.has_ended:
+                return self._turn(Rows(), Drafted(), 0, None)
+            self._resume_ns = None
+            return None
+        plan, preempted = self._plan()
+        watch.lap(stopwatch.BUILD)
+        drafted = self._draft(plan)
+        watch.lap(stopwatch.DRAFT)
+        if drafted.aborted:
+            self.backend.abort.lower()
+            return self._turn(Rows(), drafted, preempted, None, aborted=True)
+        rows = self._fill(plan)
+        watch.lap(stopwatch.BUILD)
+        if rows.n == 0:
+            return self._turn(rows, drafted, preempted, None)
+        status, cpu_ns = self._forward(rows)
+        watch.lap(stopwatch.DECODE)
+        if status != DecodeStatus.OK:
+            preempted += self._undo(rows, status)
+            return self._turn(Rows(), drafted, preempted, cpu_ns, aborted=True)
+        if rows.n_outputs:
+            logits = self.backend.target.logits(rows.n_outputs)
+            self._chooser.choose(rows.entries, logits, self.config.synthetic_acceptance)
+        watch.lap(stopwatch.SAMPLE)
+        ends = outcome.emit(rows, self.backend.model, self._requests.texts, step=self._n_steps, at_ns=watch.last_ns)
+        watch.lap(stopwatch.EMIT)
+        self._commit(rows, ends)
+        watch.lap(stopwatch.COMMIT)
+        return self._turn(rows, drafted, preempted, cpu_ns)
+
+    def _plan(self) -> tuple[Plan, int]:
+        """What each running sequence may feed, after making room for it; pre-empts the youngest where none is left."""
+        preempted = 0
+        running = self._requests.running
+        while True:
+            plan, victim = self._residents.plan(running, self.config, is_drafting=self._source is not None)
+            if victim is None or not running:
+                return plan, preempted
+            if len(running) == 1:
+                self._end(victim, "context")
+                return plan.nothing(), preempted
+            self._preempt(victim)
+            preempted += 1
+
+    def _preempt(self, victim: Sequence) -> None:
+        victim.n_preempted += 1
+        self._requests.put_back(victim, self._residents)
+
+    def _draft(self, plan: Plan) -> Drafted:
+        """Ask the draft source for what the plan allows each decoding sequence."""
+        if self._source is None:
+            return Drafted()
+        running = self._requests.running
+        wants = [Want(running[i], n) for i, n in plan.decode]
+        keep_up = [KeepUp(running[i], running[i].kv + n) for i, n in plan.prefill]
+        return self._source.propose(wants, keep_up, self.config.token_budget)
+
+    def _fill(self, plan: Plan) -> Rows:
+        running = self._requests.running
+        decoding = [running[i] for i, _ in plan.decode]
+        prefills = [(running[i], n) for i, n in plan.prefill]
+        return batching.fill(self.backend.target.batch, decoding, prefills)
+
+    def _forward(self, rows: Rows) -> tuple[int, int]:
+        """(status, CPU time of the process) of the forward; makes room once if the cache says there is none."""
+        target = self.backend.target
+        before = time.process_time_ns()
+        status = target.decode(rows.n)
+        if status == DecodeStatus.NO_ROOM and self._residents.evict(rows.n) > 0:
+            status = target.decode(rows.n)
+        return status, time.process_time_ns() - before
+
+    def _undo(self, rows: Rows, status: int) -> int:
+        """Forget what an incomplete forward left in the memory; how many were pre-empted because there was no room."""
+        memory = self.backend.memory
+        for entry in rows.entries:
+            sequence = entry.sequence
+            memory.forget_unrecorded(sequence.slot, sequence.kv)
+            memory.trim_draft(sequence.slot, sequence.n)
+            sequence.clear_draft()
+        if status == DecodeStatus.ABORTED:
+            self.backend.abort.lower()
+            return 0
+        youngest = self._requests.running[-1]
+        if len(self._requests.running) == 1:
+            self._end(youngest, "context")
+            return 0
+        self._preempt(youngest)
+        return 1
+
+    def _commit(self, rows: Rows, ends: list[FinishReason | None]) -> None:
+        memory = self.backend.memory
+        for entry, end in zip(rows.entries, ends, strict=True):
+            outcome.commit(entry, memory)
+            if end is not None:
+                self._end(entry.sequence, end)
+            elif entry.phase == "prefill" and entry.outputs:
+                self._residents.remember_prompt(entry.sequence)
+
+    def _turn(self, rows: Rows, drafted: Drafted, preempted: int, cpu_ns: int | None, *, aborted: bool = False) -> Turn:
+        """Close the step: its record, and everything it produced."""
+        watch = self._watch
+        size = self.backend.size
+        work = tuple(
+            [
+                SlotWork(
+                    request=e.sequence.job.id,
+                    slot=e.slot,
+                    phase=e.phase,
+                    new=e.new,
+                    cached=e.cached,
+                    drafted=e.new - 1 if e.phase == "verify" else 0,
+                    accepted=e.accepted,
+                    emitted=len(e.emitted),
+                    outputs=e.outputs,
+                )
+                for e in rows.entries
+            ]
+        )
+        ubatches = batching.passes(rows, self.backend.target.batch, size.n_ubatch, is_unified=size.is_unified)
+        cache = self._residents.take_counters()
+        kv_cells = self._residents.cells_used(self._requests.running)
+        watch.lap(stopwatch.OTHER)
+        step = StepRecord(
+            n=self._n_steps,
+            start_ns=watch.start_ns,
+            phases=watch.phases(),
+            work=work,
+            ubatches=ubatches,
+            draft=drafted.forwards,
+            queue=len(self._requests.queue),
+            slots_busy=len(work),
+            slots=self.config.slots,
+            cache=cache,
+            kv_cells=kv_cells,
+            cpu_ns=cpu_ns,
+            preempted=preempted,
+            aborted=aborted,
+            settling=drafted.settling,
+            invalid_output=self.config.synthetic_acceptance is not None,
+            epoch=self.epoch,
+        )
+        self._n_steps += 1
+        self._resume_ns = watch.last_ns
+        return Turn(step, *self._requests.take())

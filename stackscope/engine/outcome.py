@@ -1,0 +1,72 @@
+"""After a forward: tokens become text and history, rejected rows leave the caches, and what ended is finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackscope.engine.turn import TextDelta
+from stackscope.records import Emission, FinishReason
+
+if TYPE_CHECKING:
+    from stackscope.engine.backend import Memory
+    from stackscope.engine.batching import Entry, Rows
+    from stackscope.engine.llama import Model
+
+
+def emit(rows: Rows, model: Model, texts: list[TextDelta], *, step: int, at_ns: int) -> list[FinishReason | None]:
+    """Turn new tokens into text, cut at stop strings; answers why each entry's sequence ends, if it does."""
+    ends: list[FinishReason | None] = []
+    for entry in rows.entries:
+        emitted = entry.emitted
+        if not emitted:
+            ends.append(None)
+            continue
+        sequence = entry.sequence
+        text, is_stopped = sequence.push_text(emitted)
+        if entry.accepted > len(emitted):
+            entry.accepted = len(emitted)
+        end = "stop" if is_stopped else _numeric_end(entry, model)
+        if end is not None and not is_stopped:
+            text += sequence.finish_text()
+        if text:
+            texts.append(TextDelta(sequence.job.id, text))
+        sequence.emissions.append(Emission(step, at_ns, len(emitted)))
+        ends.append(end)
+    return ends
+
+
+def _numeric_end(entry: Entry, model: Model) -> FinishReason | None:
+    sequence = entry.sequence
+    if not sequence.job.ignore_eos and model.is_end(entry.emitted[-1]):
+        return "eos"
+    length = sequence.n + len(entry.emitted)
+    if length < sequence.max_n:
+        return None
+    return "length" if length >= sequence.n_prompt + sequence.job.max_tokens else "context"
+
+
+def commit(entry: Entry, memory: Memory) -> None:
+    """Extend one sequence's history, and keep of its new rows in the caches only those that belong to it."""
+    sequence = entry.sequence
+    emitted = entry.emitted
+    fed = entry.cached + entry.new
+    memory.length[sequence.slot] = fed
+    if emitted:
+        n = sequence.n
+        sequence.tokens[n : n + len(emitted)] = emitted
+        sequence.n = n + len(emitted)
+    if entry.phase != "verify":
+        sequence.kv = fed
+        if entry.phase == "prefill" and fed > sequence.prefilled:
+            sequence.prefilled = fed
+        return
+    n_drafts = len(sequence.draft)
+    sequence.n_drafted += n_drafts
+    sequence.n_accepted += entry.accepted
+    # The newest token is never in the cache, even when it was a draft that an end or a limit made the last.
+    sequence.kv = min(entry.cached + 1 + entry.accepted, sequence.n - 1)
+    if sequence.kv < fed:
+        memory.trim(sequence.slot, sequence.kv)
+    if sequence.adaptive is not None:
+        sequence.adaptive.observe(n_drafts, entry.accepted)
+    sequence.clear_draft()

@@ -1,0 +1,102 @@
+"""Who is in the engine: the queue, the running sequences and their slots, and what has ended since the last turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from stackscope.engine.turn import Answer, TextDelta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackscope.engine.residents import Residents
+    from stackscope.engine.sequence import Sequence
+    from stackscope.records import FinishReason, RequestRecord
+
+
+class Requests:
+    """Queue and running list. A request is in exactly one of them until it ends."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        """In the order of admission: the last is the youngest."""
+        self._n_admissions = 0
+        self._finished: list[RequestRecord] = []
+        self._answers: list[Answer] = []
+        self.texts: list[TextDelta] = []
+
+    def __len__(self) -> int:
+        return len(self.queue) + len(self.running)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        yield from self.running
+        yield from self.queue
+
+    def find(self, request: int) -> Sequence | None:
+        return next((s for s in self if s.job.id == request), None)
+
+    def admit(self, residents: Residents, *, slots: int, n_slots: int, now_ns: int) -> None:
+        """Move requests from the queue to free slots, with whatever prefix the cache has of them.
+
+        `slots` is the limit in force, `n_slots` the number that exist.
+        """
+        while self.queue and len(self.running) < slots:
+            sequence = self.queue[0]
+            if not residents.admits(sequence, self.running):
+                return
+            self.queue.popleft()
+            taken = {s.slot for s in self.running}
+            sequence.slot = next(slot for slot in range(n_slots) if slot not in taken)
+            sequence.order = self._n_admissions
+            self._n_admissions += 1
+            if sequence.admitted_ns is None:
+                sequence.admitted_ns = now_ns
+            residents.attach(sequence)
+            self.running.append(sequence)
+
+    def put_back(self, sequence: Sequence, residents: Residents) -> None:
+        """Return a running request to the front of the queue; what it generated stays, its KV does not."""
+        residents.release(sequence)
+        self.running.remove(sequence)
+        sequence.put_back()
+        self.queue.appendleft(sequence)
+
+    def end(
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        *,
+        at_ns: int,
+        residents: Residents,
+        invalid: bool,
+        error: str | None = None,
+    ) -> None:
+        """Take a request out, wherever it is; a running one leaves its prefix to the cache."""
+        if sequence.slot >= 0:
+            residents.remember_all(sequence)
+            residents.release(sequence)
+            self.running.remove(sequence)
+        elif sequence in self.queue:
+            self.queue.remove(sequence)
+        self.refuse(sequence, reason, at_ns=at_ns, invalid=invalid, error=error)
+
+    def refuse(
+        self, sequence: Sequence, reason: FinishReason, *, at_ns: int, invalid: bool = False, error: str | None = None
+    ) -> None:
+        """Hand out the record of a request that is in neither list."""
+        sequence.slot = -1
+        is_invalid = invalid and sequence.n_drafted > 0
+        self._finished.append(sequence.record(at_ns=at_ns, reason=reason, invalid=is_invalid, error=error))
+        self._answers.append(Answer(sequence.job.id, tuple(sequence.tokens[sequence.n_prompt : sequence.n].tolist())))
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._finished)
+
+    def take(self) -> tuple[tuple[RequestRecord, ...], tuple[Answer, ...], tuple[TextDelta, ...]]:
+        """What ended and what was said since the last call."""
+        taken = tuple(self._finished), tuple(self._answers), tuple(self.texts)
+        self._finished, self._answers, self.texts = [], [], []
+        return taken

@@ -1,0 +1,116 @@
+"""Who holds which cells of the KV cache: slots and cached prefixes, the room that is left, and how room is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackscope.engine.prefix_cache import Divergence, PrefixCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Many
+
+    from stackscope.engine.backend import Backend
+    from stackscope.engine.sequence import Sequence
+    from stackscope.records import CacheCounters
+    from stackscope.toggles import EngineConfig
+
+
+class Residents:
+    """The prefix cache joined to the memory that it rules.
+
+    With a unified cache all sequences draw on the same cells. With split KV each sequence has a stream of its own, of
+    `n_ctx_seq` cells, and room is never short below a request's own limit.
+    """
+
+    def __init__(self, backend: Backend, config: EngineConfig) -> None:
+        self._memory = backend.memory
+        self._size = backend.size
+        self._is_on = config.prefix_cache
+        self._useful_hit_tokens = 0
+        self._copied_seen = 0
+        self.cache = PrefixCache(
+            list(backend.size.path_ids),
+            block_tokens=config.block_tokens,
+            capacity_tokens=config.cache_tokens,
+            shared=backend.size.is_unified,
+        )
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Follow the live settings: switched off, the cache gives back everything it holds."""
+        self._is_on = config.prefix_cache
+        if not config.prefix_cache:
+            self._memory.apply(self.cache.clear())
+        self._memory.apply(self.cache.set_capacity(config.cache_tokens))
+
+    @property
+    def last_divergence(self) -> Divergence | None:
+        """Where the last prompt left what was cached."""
+        return self.cache.last_divergence
+
+    # Room
+
+    def cells_used(self, running: Many[Sequence]) -> int:
+        """Occupied cells, cached prefixes included."""
+        held = sum([s.kv for s in running])
+        if not self._size.is_unified:
+            return held + self.cache.resident_tokens
+        return self.cache.used_cells(held)
+
+    def free_cells(self, running: Many[Sequence]) -> int | None:
+        """Cells that nobody holds. `None`: room is not shared (split KV), so it cannot run short."""
+        return self._size.n_ctx - self.cells_used(running) if self._size.is_unified else None
+
+    def evict(self, cells: int) -> int:
+        """Give up cached prefixes until `cells` more are free, or none is left; how many became free."""
+        ops, freed = self.cache.evict(cells)
+        self._memory.apply(ops)
+        return freed
+
+    def admits(self, sequence: Sequence, running: Many[Sequence]) -> bool:
+        """Whether there is room for all of a request's tokens so far, counting what the cache could give up.
+
+        The first is always admitted: nothing else would make room for it.
+        """
+        free = self.free_cells(running)
+        if free is None or not running:
+            return True
+        hit = self.cache.peek(sequence.tokens[: sequence.n - 1]) if self._is_on else 0
+        owed = sum([s.n - s.kv for s in running])
+        return sequence.n + 1 - hit + owed <= free + self.cache.cells_exclusive - hit
+
+    # Prefixes
+
+    def attach(self, sequence: Sequence) -> None:
+        """Start a slot with the longest cached prefix; the last token is always computed, its logits are needed."""
+        if not self._is_on:
+            return
+        match = self.cache.match(sequence.tokens[: sequence.n], limit=sequence.n - 1)
+        self._memory.apply(self.cache.attach(match, sequence.slot))
+        sequence.kv = match.tokens
+        self._useful_hit_tokens += max(0, match.tokens - sequence.prefilled)
+        if not sequence.is_counted_hit:
+            sequence.hit_tokens = min(match.tokens, sequence.n_prompt)
+            sequence.is_counted_hit = True
+
+    def remember_prompt(self, sequence: Sequence) -> None:
+        """Offer a prompt just prefilled, so that requests arriving meanwhile can share it; with split KV it would cost
+        a real copy, so there only finished requests are kept."""
+        if self._is_on and self._size.is_unified:
+            self._memory.apply(self.cache.insert(sequence.tokens[: sequence.kv], sequence.slot))
+
+    def remember_all(self, sequence: Sequence) -> None:
+        """Offer everything that a finishing request holds."""
+        if self._is_on and sequence.kv > 0:
+            self._memory.apply(self.cache.insert(sequence.tokens[: sequence.kv], sequence.slot))
+
+    def release(self, sequence: Sequence) -> None:
+        """Empty a slot; cells that the cache shares stay."""
+        self._memory.trim(sequence.slot, 0)
+        self.cache.release(sequence.slot)
+
+    def take_counters(self) -> CacheCounters:
+        """What the cache did since the last call."""
+        copied = self._memory.copied_bytes - self._copied_seen
+        self._copied_seen += copied
+        useful, self._useful_hit_tokens = self._useful_hit_tokens, 0
+        return self.cache.take_counters(useful_hit_tokens=useful, copied_bytes=copied)

@@ -1,0 +1,227 @@
+"""From a configuration and a model to the exact size of a context, or the reason why there can be none.
+
+Pure arithmetic and refusals: the library asserts and aborts on most of what is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope.errors import ToggleRefusedError
+
+if TYPE_CHECKING:
+    from stackscope.records import LayerSummary, ModelSummary
+    from stackscope.toggles import EngineConfig
+
+MAX_SEQUENCES: Final = 256
+"""The library's LLAMA_MAX_SEQ: one more and it returns no context."""
+CELL_PADDING: Final = 256
+"""The library rounds the cells of a stream up to this."""
+DEFAULT_SLOT_CONTEXT: Final = 4096
+DEFAULT_CONTEXT_CAP: Final = 32_768
+"""Cells of a context nobody asked for: enough to work with, small enough to fit beside the model."""
+MIN_BATCH: Final = 512
+MAX_BATCH: Final = 8192
+
+KV_ELEMENT_BLOCKS: Final[dict[str, tuple[int, int]]] = {
+    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24), "q5_0": (32, 22),
+    "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18),
+}  # fmt: skip
+"""Elements and bytes of a block of each KV cache type."""
+
+
+class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+    """What a context is created with. Live toggles move below these limits; beyond one is a rebuild."""
+
+    n_ctx: int
+    """KV cells of the whole context."""
+    n_ctx_seq: int
+    """Most tokens that one sequence can hold."""
+    n_batch: int
+    n_ubatch: int
+    n_seq_max: int
+    n_outputs_max: int
+    """Logit rows that one forward may ask for."""
+    slots_max: int
+    draft_length_max: int
+    threads: int
+    is_unified: bool
+    n_paths: int
+    """Sequence ids owned by cached paths; they follow those of the slots."""
+
+    @property
+    def path_ids(self) -> range:
+        return range(self.slots_max, self.slots_max + self.n_paths)
+
+
+def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -> ContextSize:
+    """The context that a configuration needs. Raises `ToggleRefusedError` with the reason it cannot exist."""
+    _check_numbers(config)
+    _check_types(config, model)
+    slots_max = config.slots_max if config.slots_max is not None else max(config.slots, 16)
+    draft_max = config.draft_length_max if config.draft_length_max is not None else max(config.draft_length, 8)
+    _require(slots_max >= config.slots, f"slots_max {slots_max} is below slots {config.slots}.", "Raise slots_max.")
+    _require(
+        draft_max >= config.draft_length,
+        f"draft_length_max {draft_max} is below draft_length {config.draft_length}.",
+        "Raise draft_length_max.",
+    )
+    n_seq = slots_max + config.cache_paths
+    _require(
+        n_seq <= MAX_SEQUENCES,
+        f"{slots_max} slots and {config.cache_paths} cached paths need {n_seq} of {MAX_SEQUENCES} sequence ids.",
+        "Lower --slots or --cache-paths.",
+    )
+    rows = slots_max * (draft_max + 1)
+    n_batch = max(MIN_BATCH, config.token_budget, rows)
+    _require(
+        n_batch <= MAX_BATCH,
+        f"{slots_max} slots × {draft_max + 1} rows, or the token budget, need a batch of {n_batch} rows.",
+        f"Stay at or below {MAX_BATCH}: lower --slots, --draft-length or --token-budget.",
+    )
+    n_ctx, n_ctx_seq = _cells(config, model, n_seq)
+    return ContextSize(
+        n_ctx=n_ctx,
+        n_ctx_seq=n_ctx_seq,
+        n_batch=n_batch,
+        n_ubatch=n_batch,
+        n_seq_max=n_seq,
+        # The library reserves an output row per sequence id whatever is asked, and asserts on less.
+        n_outputs_max=max(rows, n_seq),
+        slots_max=slots_max,
+        draft_length_max=draft_max,
+        threads=config.threads if config.threads is not None else usable_threads,
+        is_unified=config.unified_kv,
+        n_paths=config.cache_paths,
+    )
+
+
+def _cells(config: EngineConfig, model: ModelSummary, n_seq: int) -> tuple[int, int]:
+    """(cells of the context, most tokens of one sequence)."""
+    per_slot = min(model.context, DEFAULT_SLOT_CONTEXT) if model.context > 0 else DEFAULT_SLOT_CONTEXT
+    if config.unified_kv:
+        wanted = config.context_tokens
+        if wanted is None:
+            wanted = max(min(config.slots * per_slot, DEFAULT_CONTEXT_CAP), per_slot)
+        cells = _padded(wanted)
+        # The model's declared context bounds a sequence; cells beyond it only serve more sequences.
+        return cells, min(cells, model.context) if model.context > 0 else cells
+    wanted = config.context_tokens if config.context_tokens is not None else n_seq * min(per_slot, 1024)
+    per_stream = _padded(max(1, wanted // n_seq))
+    bound = min(per_stream, model.context) if model.context > 0 else per_stream
+    return per_stream * n_seq, bound
+
+
+def _padded(cells: int) -> int:
+    return -(-cells // CELL_PADDING) * CELL_PADDING
+
+
+def _require(holds: bool, message: str, remedy: str) -> None:
+    if not holds:
+        raise ToggleRefusedError(message, remedy=remedy)
+
+
+_RANGES: Final[dict[str, tuple[int, int]]] = {
+    "draft_length": (1, 64),
+    "ngram_min": (1, 16),
+    "ngram_max": (1, 16),
+    "block_tokens": (1, 1024),
+    "cache_tokens": (0, 2**31 - 1),
+    "cache_paths": (1, MAX_SEQUENCES - 1),
+    "slots": (1, MAX_SEQUENCES - 1),
+    "slots_max": (1, MAX_SEQUENCES - 1),
+    "draft_length_max": (1, 64),
+    "token_budget": (1, MAX_BATCH),
+    "context_tokens": (CELL_PADDING, 2**31 - CELL_PADDING),
+    "threads": (1, 512),
+    "gpu_layers": (-1, 10_000),
+    "main_gpu": (0, 255),
+}
+
+
+def _check_numbers(config: EngineConfig) -> None:
+    for name, (low, high) in _RANGES.items():
+        value = getattr(config, name)
+        if value is not None:
+            _require(low <= value <= high, f"{name} is {value}.", f"Choose {low} to {high}.")
+    _require(
+        config.ngram_min <= config.ngram_max,
+        f"ngram_min {config.ngram_min} is above ngram_max {config.ngram_max}.",
+        "Swap them.",
+    )
+    rate = config.synthetic_acceptance
+    if rate is not None:
+        _require(0.0 <= rate <= 1.0, f"synthetic_acceptance is {rate}.", "Choose 0 to 1, or leave it out.")
+    _require(
+        all(0.0 <= share < 1e9 for share in config.tensor_split),
+        f"tensor_split {config.tensor_split} has a negative or absurd share.",
+        "Give one non-negative number per device.",
+    )
+
+
+def _check_types(config: EngineConfig, model: ModelSummary) -> None:
+    v_quantised = KV_ELEMENT_BLOCKS[config.kv_type_v][0] > 1
+    _require(
+        not v_quantised or config.flash_attention,
+        f"A quantised V cache ({config.kv_type_v}) needs flash attention, which is off.",
+        "Switch flash attention on, or keep the V cache at f16.",
+    )
+    for layer in model.layers:
+        if layer.kv_heads == 0:
+            continue
+        for what, kind, width in (
+            ("K", config.kv_type_k, layer.key_length),
+            ("V", config.kv_type_v, layer.value_length),
+        ):
+            block = KV_ELEMENT_BLOCKS[kind][0]
+            _require(
+                width % block == 0,
+                f"A {kind} {what} cache needs head sizes that are multiples of {block}; this model has {width}.",
+                "Choose f16 for it.",
+            )
+
+
+def kv_bytes_per_cell(config: EngineConfig, model: ModelSummary) -> int:
+    """Bytes of KV that one cell takes over all layers."""
+    return sum(_layer_cell_bytes(config, layer) for layer in model.layers)
+
+
+def _layer_cell_bytes(config: EngineConfig, layer: LayerSummary) -> int:
+    if layer.kv_heads == 0 or layer.shares_kv:
+        return 0
+    if layer.mla_rank is not None:
+        return _row_bytes(config.kv_type_k, layer.mla_rank)
+    keys = _row_bytes(config.kv_type_k, layer.kv_heads * layer.key_length)
+    return keys + _row_bytes(config.kv_type_v, layer.kv_heads * layer.value_length)
+
+
+def _row_bytes(kind: str, elements: int) -> int:
+    block, size = KV_ELEMENT_BLOCKS[kind]
+    return -(-elements // block) * size
+
+
+def memory_estimate(config: EngineConfig, size: ContextSize, model: ModelSummary) -> int:
+    """Bytes that a context takes beside the weights: KV cells and one vocabulary row of f32 per output."""
+    return size.n_ctx * kv_bytes_per_cell(config, model) + size.n_outputs_max * model.vocabulary * 4
+
+
+def check_memory(estimate: int, available: int | None) -> None:
+    """Refuse a context that cannot fit. `available` None: unknown, nothing is refused."""
+    if available is not None and estimate > available:
+        raise ToggleRefusedError(
+            f"The context would take {estimate / 1e9:.1f} GB and {available / 1e9:.1f} GB are free.",
+            remedy="Ask for fewer --context tokens or --slots, or a smaller --kv-type.",
+        )
+
+
+def fits_live(config: EngineConfig, size: ContextSize) -> str | None:
+    """Why a live change goes beyond what the context was sized for. `None`: it fits."""
+    if config.slots > size.slots_max:
+        return f"the context is sized for {size.slots_max} slots"
+    if config.draft_length > size.draft_length_max:
+        return f"the context is sized for drafts of {size.draft_length_max}"
+    if config.token_budget > size.n_batch:
+        return f"the context is sized for batches of {size.n_batch} rows"
+    return None
