@@ -1,0 +1,104 @@
+"""Files on disk: opening one with a sentence for every way it can fail, and writing one that is whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from stackscope import units
+from stackscope.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTIAL_SUFFIX: Final = ".partial"
+"""Ends the name of a file that is still being written; nothing reads such a file as a model."""
+
+_DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def shown(path: Path | str) -> str:
+    """A path as printable text: bytes of its name that are not UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
+def open_model(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises `ModelFileError` when it is missing, a folder, a device or unreadable."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise ModelFileError(f"{shown(path)} is a folder.", remedy="Name the .gguf file in it.")
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer for ever
+            raise ModelFileError(f"{shown(path)} is not a regular file.", remedy="Copy the model to a file first.")
+        return path.open("rb")
+    except FileNotFoundError:
+        remedy = "Check the spelling, or see what there is: stackscope models list."
+        raise ModelFileError(f"There is no file {shown(path)}.", remedy=remedy) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ModelFileError(f"{shown(path)} cannot be read: {reason}.") from error
+
+
+@contextlib.contextmanager
+def whole_file(output: Path, *, needs: int) -> Iterator[Path]:
+    """Give the name of a temporary file beside `output`, and rename it to `output` when the block ends well.
+
+    On any failure, Ctrl-C included, the temporary file is removed and an earlier `output` is untouched. `needs` is the
+    expected size in bytes. Raises `ModelFileError` when the folder cannot be written or has not that much room, before
+    anything is written.
+    """
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        require_room(output, needs)
+        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=PARTIAL_SUFFIX, dir=output.parent)
+        os.close(handle)
+    except OSError as error:
+        raise cannot_write(output, error, needs=needs) from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes it private to the user
+        temporary.replace(output)
+    except OSError as error:
+        raise cannot_write(output, error, needs=needs) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def require_room(output: Path, needs: int) -> None:
+    """Raise `ModelFileError` when the disk of `output`, whose folder exists, has less than `needs` bytes free."""
+    free = shutil.disk_usage(output.parent).free
+    if free < needs:
+        raise ModelFileError(
+            f"{shown(output)} needs {units.data_size(needs)} and the disk has {units.data_size(free)} free.",
+            remedy="Free some space, or write it elsewhere (--output, or STACKSCOPE_CACHE for the cache folder).",
+        )
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether a write failed for want of room: the disk, a quota, or a limit on the size of a file."""
+    return error.errno in _DISK_FULL
+
+
+def cannot_write(output: Path, error: OSError, *, needs: int) -> ModelFileError:
+    """What to raise when writing `output`, of `needs` bytes, failed."""
+    if is_disk_full(error):
+        return ModelFileError(
+            f"There was no room to write {shown(output)} ({units.data_size(needs)}); nothing was kept.",
+            remedy="Free some space, or write it elsewhere (--output, or STACKSCOPE_CACHE for the cache folder).",
+        )
+    return ModelFileError(
+        f"{shown(output)} cannot be written: {error.strerror or error}.", remedy="Choose another place with --output."
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
