@@ -1,0 +1,64 @@
+# Two commands for a newcomer: `make run` and `make test`. Each sets up what it needs first, and only what is missing.
+
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+
+# A Python that was named is used as it is; otherwise a newer one on PATH may stand in for one that is too old.
+EXACT := $(if $(filter file,$(origin PYTHON)),,--exact)
+SETUP = command -v $(PYTHON) >/dev/null || { echo "stackscope: $(PYTHON) was not found. Install Python 3.11 or newer." >&2; exit 1; }; $(PYTHON) scripts/setup
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: setup ## Set up, then profile the bundled models (ARGS="--requests 8" adds options)
+	@$(BIN)/stackscope run $(ARGS)
+
+.PHONY: test
+test: setup-dev ## Set up, then run the tests, the real engine on the bundled models included
+	@$(BIN)/python -m pytest -m "not gemma and not slow" $(ARGS)
+
+.PHONY: check
+check: setup-dev ## Format, lint, types, architecture and the fast tests
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -m "not engine and not gemma and not slow" $(ARGS)
+
+.PHONY: engine
+engine: setup-dev ## The tests of the real engine on the bundled models
+	@$(BIN)/python -m pytest -m engine $(ARGS)
+
+.PHONY: gemma
+gemma: setup-dev ## The tests of the real engine on Gemma 3 270M
+	@$(BIN)/python -m pytest -m gemma $(ARGS)
+
+.PHONY: real
+real: setup-dev ## Every test of the real engine that `make test` leaves out
+	@$(BIN)/python -m pytest -m "gemma or slow" $(ARGS)
+
+.PHONY: bench
+bench: setup-dev ## Speed of Stackscope itself, as ratios in one run
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: setup
+setup:
+	@$(SETUP) run $(EXACT)
+
+.PHONY: setup-dev
+setup-dev:
+	@$(SETUP) dev $(EXACT)
+
+.PHONY: clean
+clean: ## Delete the environment and all caches, but keep the built library
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find stackscope tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Delete the built library too: the next set-up compiles it again
+	rm -rf .build

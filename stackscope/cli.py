@@ -1,0 +1,214 @@
+"""The command line: verbs only. Each one imports what it needs when it runs, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
+
+import typer
+
+from stackscope import __version__
+from stackscope.errors import StackscopeError
+from stackscope.options import OPTIONS, field_defaults, field_types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackscope.options import Option
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
+
+PLAIN: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,  # rich would double the time that --help takes
+    "pretty_exceptions_enable": False,
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+app = typer.Typer(name="stackscope", no_args_is_help=True, **PLAIN)
+models_app = typer.Typer(name="models", help="Models: what there is, what is in one, and making variants.", **PLAIN)
+app.add_typer(models_app)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", metavar="FILE")]
+
+
+def main() -> None:
+    """Run the command line; ends by SystemExit."""
+    app()
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Turn the failures a user can meet into one line on stderr and an exit code; anything else is a bug and shows."""
+    try:
+        yield
+    except StackscopeError as error:
+        print(f"stackscope: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does. A stream that swallows the last flush keeps the exit quiet.
+        sys.stdout = io.StringIO()
+        raise typer.Exit(0) from None
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"stackscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def stackscope(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """See why LLM inference is as fast as it is: every step accounted for, recorded, and explained."""
+
+
+def run(config: Path | None = None, **given: object) -> None:
+    """Serve a workload, and say where the time went.
+
+    Without options: the bundled models and the code workload. Every option can also be set as STACKSCOPE_NAME in the
+    environment, or in a settings file (--config, or config.toml in the user's settings folder).
+    """
+    with reporting():
+        from stackscope.config import resolve
+
+        options = resolve(given, config=config)
+        from stackscope.commands.run import run as run_workload
+
+        raise typer.Exit(run_workload(options))
+
+
+def run_parameters() -> list[inspect.Parameter]:
+    """The options of `run`, generated from the table of settings. None is given unless the user gives it."""
+    settings_file = inspect.Parameter(
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(None, "--config", help="Settings file.", metavar="FILE.toml"),
+        annotation=Path | None,
+    )
+    return [*(_parameter(option) for option in OPTIONS), settings_file]
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    key = option.targets[0]
+    default = field_defaults()[key]
+    note = "" if default in (None, "", ()) else f" [default: {_spelled(option, default)}]"
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Option(None, option.flags, help=option.help + note, metavar=option.metavar, show_default=False),
+        annotation=_typed(field_types()[key]),
+    )
+
+
+def _spelled(option: Option, default: object) -> str:
+    """A default as one would type it."""
+    if isinstance(default, bool):
+        return option.flags.split("/")[0 if default else 1]
+    return str(default)
+
+
+def _typed(kind: Any) -> Any:
+    """What typer should parse: choices, whole numbers, numbers and switches; everything else is read by `config`."""
+    parts = [kind] if get_origin(kind) is Literal else [part for part in get_args(kind) if part is not type(None)]
+    base = parts[0] if parts else kind
+    if get_origin(kind) is tuple or base not in (bool, int, float) and get_origin(base) is not Literal:
+        base = str
+    return base | None
+
+
+run.__signature__ = inspect.Signature(run_parameters())  # type: ignore[attr-defined]
+app.command()(run)
+
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        list_models()
+
+
+@models_app.command("list")
+def list_models(json: Json = False) -> None:
+    """List the bundled and the cached models."""
+    with reporting():
+        from stackscope.commands import models as bodies
+
+        bodies.list_models(json=json)
+
+
+@models_app.command("show")
+def show_model(
+    model: Annotated[str, typer.Argument(help="A .gguf file, or a name from the list.", metavar="FILE|NAME")],
+    json: Json = False,
+) -> None:
+    """Show what a model is: architecture, geometry, and where its bytes are."""
+    with reporting():
+        from stackscope.commands import models as bodies
+
+        bodies.show(model, json=json)
+
+
+@models_app.command("quantise")
+def quantise_model(
+    source: Annotated[str, typer.Argument(help="An F16, BF16 or F32 model.", metavar="FILE|NAME")],
+    type_name: Annotated[str, typer.Argument(help="The type to write, e.g. Q4_K_M or Q8_0.", metavar="TYPE")],
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """Write a quantised variant, by llama.cpp's own quantiser."""
+    with reporting():
+        from stackscope.commands import models as bodies
+
+        bodies.quantise(source, type_name, output=output, json=json)
+
+
+@models_app.command("inflate")
+def inflate_model(
+    source: Annotated[str, typer.Argument(help="The model to widen.", metavar="FILE|NAME")],
+    megabytes: Annotated[float, typer.Argument(help="Size of the copy, in MB (10⁶ bytes).")],
+    output: Output = None,
+    json: Json = False,
+) -> None:
+    """Write a copy that answers the same but costs as much as a model of the given size."""
+    with reporting():
+        from stackscope.commands import models as bodies
+
+        bodies.inflate(source, megabytes, output=output, json=json)
+
+
+@models_app.command("get")
+def get_model(
+    spec: Annotated[str, typer.Argument(help="OWNER/REPOSITORY/FILE.gguf on Hugging Face.", metavar="REPO/FILE")],
+    sha256: Annotated[str | None, typer.Option("--sha256", help="Refuse a file with another checksum.")] = None,
+    json: Json = False,
+) -> None:
+    """Download a model from Hugging Face; an interrupted download goes on where it stopped."""
+    with reporting():
+        from stackscope.commands import models as bodies
+
+        bodies.get(spec, sha256=sha256, json=json)
+
+
+@app.command()
+def doctor(
+    model: Annotated[
+        str | None, typer.Option("--model", help="Model to reckon with (the bundled one).", metavar="FILE|NAME")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what this machine and this build of the inference library can do, and what to do about what they cannot."""
+    with reporting():
+        from stackscope.commands.doctor import doctor as examine
+
+        raise typer.Exit(examine(model=model, json=json))
