@@ -4,8 +4,6 @@ Only the standard library is used, and this file alone keeps to a syntax that ol
 say what is wrong with them.
 """
 
-from __future__ import print_function
-
 import os
 import sys
 
@@ -28,7 +26,7 @@ def main():
         newer = None if "--exact" in sys.argv else _find_newer()
         if newer is not None:
             sys.stdout.flush()
-            os.execv(newer, [newer] + sys.argv)
+            os.execv(newer, [newer, *sys.argv])
         print(
             "Stackscope needs Python 3.11 or newer, and {} is {}.{}. Install a newer one, or name it: "
             "make PYTHON=python3.12 run".format(sys.executable or "this", *sys.version_info[:2]),

@@ -74,7 +74,7 @@ def run_step(
 ) -> bool:
     """Run a command with its output in `log`, shown as one step. Returns whether it succeeded.
 
-    `detail_of` picks what is worth showing out of an output line; `keep_open` are descriptors that the command inherits.
+    `detail_of` picks what to show out of an output line; `keep_open` are descriptors that the command inherits.
     """
     step = Step(title, usually=usually)
     log.parent.mkdir(parents=True, exist_ok=True)
