@@ -137,6 +137,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def failure(sentence: str, log: Path) -> str:
-    """What went wrong, the end of the log, and where the rest of it is."""
+    """What went wrong, the end of the log without its pleasantries, and where the rest of it is."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join([sentence.strip(), *(f"    {line}" for line in lines[-8:]), f"  The whole log: {log}"])
+    telling = [line for line in lines if line.strip() and not line.strip().startswith(("note:", "hint:", "WARNING:"))]
+    return "\n".join([sentence.strip(), *(f"    {line}" for line in telling[-10:]), f"  The whole log: {log}"])

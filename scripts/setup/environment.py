@@ -1,7 +1,7 @@
 """Makes `.venv` what the checkout needs, and does nothing at all when it already is.
 
-A stamp in the environment says what it was made from. It is taken away before anything changes and put back last, so an
-interrupted set-up is recognised: the environment is then made again, from wheels that are already here.
+A stamp in the environment says what it was made from. It is taken away before anything changes and put back last, so a
+set-up that was interrupted is recognised: the environment is then made again, with the library that is already built.
 """
 
 from __future__ import annotations
@@ -124,16 +124,25 @@ def _set_up_alone(wanted: dict[str, Any], *, is_dev: bool, lock: int) -> None:
     STAMP.unlink(missing_ok=True)
 
     library = _library()
-    if stamp.get("library") != library.key:
-        _install_library(library, lock)
-    _install_packages(is_dev=is_dev or "dev" in stamp.get("groups", []))
-
-    groups = sorted({*wanted["groups"], *stamp.get("groups", [])})
-    made = {**wanted, "groups": groups, "python": _python_version()}
-    unfinished = STAMP.with_suffix(".new")
-    unfinished.write_text(json.dumps(made, indent=1))
-    unfinished.replace(STAMP)
+    made: dict[str, Any] = {**stamp, "root": wanted["root"], "python": _python_version(), "packages": None}
+    try:
+        if stamp.get("library") != library.key:
+            _install_library(library, lock)
+        made["library"] = library.key
+        _install_packages(is_dev=is_dev or "dev" in stamp.get("groups", []))
+        made["packages"] = wanted["packages"]
+        made["groups"] = sorted({*wanted["groups"], *stamp.get("groups", [])})
+    finally:
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt | SystemExit):
+            _write_stamp(made)
     print(f"Ready after {clock(time.monotonic() - started)}.", flush=True)
+
+
+def _write_stamp(stamp: dict[str, Any]) -> None:
+    """Without `packages` after a failure: what there is stays usable, and the next call goes on with it."""
+    unfinished = STAMP.with_suffix(".new")
+    unfinished.write_text(json.dumps(stamp, indent=1))
+    unfinished.replace(STAMP)
 
 
 def _make_environment() -> None:
