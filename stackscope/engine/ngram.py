@@ -1,0 +1,92 @@
+"""Drafting by prompt look-up: what followed these last tokens the time before is likely to follow them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BULK: Final = 16
+"""Tokens from which indexing one n at a time in C loops beats token by token (0.6 against 1.1 µs per token)."""
+
+
+class NgramDrafter:
+    """The n-gram drafter of one sequence.
+
+    Memory is linear in the history, which the context bounds: for each n and token one dictionary entry, at 8,192
+    tokens and n = 2 to 4 about 250 bytes per token in all.
+    """
+
+    def __init__(self, n_min: int = 2, n_max: int = 4) -> None:
+        if not 1 <= n_min <= n_max:
+            raise UsageError(
+                f"An n-gram drafter cannot match {n_min} to {n_max} tokens.",
+                remedy="Give a shortest match of at least 1 and a longest match no shorter than it.",
+            )
+        self._tokens: list[int] = []
+        # From the longest n to the shortest, hash of an n-gram → index of the token after its last occurrence. Hashes
+        # take 100 bytes per token less than the n-grams and are no work for the garbage collector; a match is compared
+        # with the history before it is used. An n-gram enters when its continuation arrives, so that the end of the
+        # history never finds itself.
+        self._follow: list[tuple[int, dict[int, int]]] = [(n, {}) for n in range(n_max, n_min - 1, -1)]
+
+    def __len__(self) -> int:
+        """Tokens of history."""
+        return len(self._tokens)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append committed tokens to the history."""
+        history = self._tokens
+        start = len(history)
+        history.extend(tokens)
+        if len(tokens) >= _BULK:
+            self._index(start)
+            return
+        for n, follow in self._follow:
+            for position in range(max(start, n), len(history)):
+                follow[hash(tuple(history[position - n : position]))] = position
+
+    def truncate(self, length: int) -> None:
+        """Keep the first `length` tokens, as if no others had ever been seen: the index is built again."""
+        if length < len(self._tokens):
+            del self._tokens[max(length, 0) :]
+            for _, follow in self._follow:
+                follow.clear()
+            self._index(0)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.truncate(0)
+
+    def propose(self, k: int) -> list[int]:
+        """At most k tokens, each a copy of the history: k of them, or none where no suffix has occurred before.
+
+        The longest suffix of n_max to n_min tokens with an earlier occurrence decides, the most recent occurrence
+        first. A continuation that reaches the end of the history goes on with itself, as a loop of that period would:
+        after `abcabcab` follows `cabcab…`.
+        """
+        history = self._tokens
+        if k <= 0:
+            return []
+        for n, follow in self._follow:
+            suffix = history[-n:]
+            start = follow.get(hash(tuple(suffix)))
+            if start is not None and history[start - n : start] == suffix:
+                found = history[start : start + k]
+                while len(found) < k:
+                    found += found[: k - len(found)]
+                return found
+        return []
+
+    def _index(self, start: int) -> None:
+        """Enter every n-gram whose continuation stands at `start` or later."""
+        history = self._tokens
+        for n, follow in self._follow:
+            first = max(start, n)
+            if first >= len(history):
+                continue
+            columns = (history[first - n + i : len(history) - n + i] for i in range(n))
+            follow.update(zip(map(hash, zip(*columns, strict=True)), range(first, len(history)), strict=True))
