@@ -88,11 +88,11 @@ def schema_of(first_line: bytes, *, name: str, upgrades: Mapping[int, Upgrade] =
     try:
         opening = msgspec.json.decode(first_line, type=_Opening)
     except msgspec.ValidationError:
-        raise not_a_session(name, "its first line is JSON, but not a session's header") from None
+        raise not_a_session(name, "its first line is not a session's header") from None
     except _NOT_JSON:
         raise not_a_session(name, "its first line is not JSON") from None
     if opening.type != Header.__struct_config__.tag or opening.schema is None:
-        raise not_a_session(name, "its first line is JSON, but not a session's header")
+        raise not_a_session(name, "its first line is not a session's header")
     if opening.schema > SCHEMA_VERSION:
         raise SessionFileError(
             f"{name} was recorded by Stackscope {opening.stackscope} in format {opening.schema}, "

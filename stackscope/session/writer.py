@@ -146,6 +146,7 @@ class SessionWriter:
             if footer is not None:
                 if footer.recorder_cpu_ns is None:
                     footer = msgspec.structs.replace(footer, recorder_cpu_ns=self.cpu_ns)
+                self._n_unflushed += 1
                 self._pending.append(footer)
             self._measured(self._finish)
 
