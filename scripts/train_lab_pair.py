@@ -1,7 +1,7 @@
 """Train the lab pair from scratch: a small Llama-architecture target, and a smaller draft with the same tokenizer.
 
-The text is the CPython standard library of the interpreter that runs this (PSF licence): code that repeats itself as code
-does, which is what prefix caches and drafts live on.
+The text is the CPython standard library of the interpreter that runs this (PSF licence): code that repeats itself as
+code does, which is what prefix caches and drafts live on.
 
     python scripts/train_lab_pair.py corpus                          corpus.bin, validation.bin, tokenizer.json
     python scripts/train_lab_pair.py train target --seconds 4300     target.pt (--resume continues)
@@ -22,8 +22,16 @@ import sysconfig
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 VOCABULARY = 4096
 CONTEXT = 2048
@@ -56,7 +64,7 @@ SHAPES = {
 
 
 def read_sources() -> list[str]:
-    """Every distinct source file of the library that is mostly ASCII and of ordinary length, in a fixed random order."""
+    """Every distinct source file that is mostly ASCII and of ordinary length, in a fixed random order."""
     library = Path(sysconfig.get_paths()["stdlib"])
     texts: dict[str, str] = {}
     for path in sorted(library.rglob("*.py")):
@@ -97,7 +105,7 @@ def build_corpus(folder: Path) -> None:
     print(f"{len(sources):,} files")
 
 
-def rotation(head_width: int):
+def rotation(head_width: int) -> Callable[[Tensor], Tensor]:
     """A function that turns queries and keys by their position, in the interleaved pairs of llama.cpp's `llama`."""
     import torch
 
@@ -105,7 +113,7 @@ def rotation(head_width: int):
     angles = torch.outer(torch.arange(CONTEXT).float(), frequencies)
     cosines, sines = angles.cos(), angles.sin()
 
-    def rotate(x):  # [batch, heads, positions, head width]
+    def rotate(x: Tensor) -> Tensor:  # [batch, heads, positions, head width]
         cosine, sine = cosines[: x.shape[2]], sines[: x.shape[2]]
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1).flatten(-2)
@@ -113,15 +121,14 @@ def rotation(head_width: int):
     return rotate
 
 
-def build_model(shape: Shape):
+def build_model(shape: Shape) -> nn.Module:
     """The network. Its parameters carry the names that llama.cpp gives their tensors, so that export only copies."""
-    import torch
     import torch.nn.functional as F
     from torch import nn
 
     rotate = rotation(shape.head_width)
 
-    def linear(inputs: int, outputs: int):
+    def linear(inputs: int, outputs: int) -> nn.Linear:
         return nn.Linear(inputs, outputs, bias=False)
 
     class Block(nn.Module):
@@ -138,10 +145,10 @@ def build_model(shape: Shape):
             self.ffn_up = linear(shape.width, shape.feed_forward)
             self.ffn_down = linear(shape.feed_forward, shape.width)
 
-        def attend(self, x):
+        def attend(self, x: Tensor) -> Tensor:
             batch, positions, _ = x.shape
 
-            def split(y, heads: int):
+            def split(y: Tensor, heads: int) -> Tensor:
                 return y.view(batch, positions, heads, shape.head_width).transpose(1, 2)
 
             mixed = F.scaled_dot_product_attention(
@@ -153,7 +160,7 @@ def build_model(shape: Shape):
             )
             return self.attn_output(mixed.transpose(1, 2).reshape(batch, positions, -1))
 
-        def forward(self, x):
+        def forward(self, x: Tensor) -> Tensor:
             x = x + self.attend(self.attn_norm(x))
             h = self.ffn_norm(x)
             return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
@@ -169,7 +176,7 @@ def build_model(shape: Shape):
                     deviation = 0.02 if name.startswith("token_embd") else 0.4 / math.sqrt(parameter.shape[1])
                     nn.init.normal_(parameter, std=deviation)
 
-        def forward(self, tokens, targets):
+        def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
             """Mean cross-entropy in nats; the head is the embedding, tied."""
             h = self.token_embd(tokens)
             for block in self.blk:
@@ -180,7 +187,7 @@ def build_model(shape: Shape):
     return Network()
 
 
-def muon(parameters, learning_rate: float):
+def muon(parameters: list[Tensor], learning_rate: float) -> Optimizer:
     """Muon (Jordan et al., 2024) in float32, equal shapes together.
 
     torch's own iterates in bfloat16, some thirty times slower on CPUs without bfloat16 units.
@@ -201,8 +208,8 @@ def muon(parameters, learning_rate: float):
                         p.mul_(1 - group["lr"] * 0.01)
                         p.add_(update.T if is_tall else update, alpha=-group["lr"] * scale)
 
-        def by_shape(self, members):
-            groups: dict[tuple[int, ...], list] = {}
+        def by_shape(self, members: list[Tensor]) -> Iterable[list[tuple[Tensor, Tensor, bool]]]:
+            groups: dict[tuple[int, ...], list[tuple[Tensor, Tensor, bool]]] = {}
             for p in members:
                 momentum = self.state[p].setdefault("momentum", torch.zeros_like(p))
                 momentum.mul_(0.95).add_(p.grad)
@@ -212,7 +219,7 @@ def muon(parameters, learning_rate: float):
                 groups.setdefault(tuple(wide.shape), []).append((p, wide, is_tall))
             return groups.values()
 
-    def orthogonal(x):
+    def orthogonal(x: Tensor) -> Tensor:
         """Four Newton-Schulz iterations."""
         x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
         for _ in range(4):
@@ -223,7 +230,7 @@ def muon(parameters, learning_rate: float):
     return Muon()
 
 
-def validation_loss(model, tokens: np.ndarray) -> float:
+def validation_loss(model: nn.Module, tokens: NDArray[np.uint16]) -> float:
     """Mean loss over the held-out files, in nats per token."""
     import torch
 

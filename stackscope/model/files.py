@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from stackscope import units
-from stackscope.errors import ModelFileError
+from stackscope.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +79,28 @@ def require_room(output: Path, needs: int) -> None:
             f"{shown(output)} needs {units.data_size(needs)} and the disk has {units.data_size(free)} free.",
             remedy="Free some space, or write it elsewhere (--output, or STACKSCOPE_CACHE for the cache folder).",
         )
+
+
+def require_new(output: Path, *, source: Path, replace: bool) -> None:
+    """Raise `UsageError` when `output` is the source itself, or is there already and may not be replaced."""
+    if output.is_dir():
+        raise UsageError(f"{shown(output)} is a folder.", remedy="Name the file to write with --output.")
+    if not output.exists():
+        return
+    if output.samefile(source):
+        raise UsageError("The output is the source itself.", remedy="Name another file with --output.")
+    if not replace:
+        raise UsageError(f"{shown(output)} is there already.", remedy="Use it, or write it again with --replace.")
+
+
+def stopped_short(output: Path, needs: int) -> ModelFileError:
+    """What to raise when a library stopped writing `output`, of `needs` bytes, without saying why."""
+    free = shutil.disk_usage(output.parent).free
+    return ModelFileError(
+        f"{shown(output)} could not be written to its end: it needs {units.data_size(needs)}, and the disk has "
+        f"{units.data_size(free)} free now. Nothing was kept.",
+        remedy="Check the disk, its quota and limits on file size, or write it elsewhere with --output.",
+    )
 
 
 def is_disk_full(error: OSError) -> bool:
