@@ -42,7 +42,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[int, ...]
     max_tokens: int
     arrived_ns: int
-    """When it arrived, on the session's clock (for an open loop: the scheduled arrival, even if it is noticed later)."""
+    """When it arrived, on the session's clock (open loop: the scheduled arrival, even if it is noticed later)."""
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     """Strings that end the output; they are not part of it."""
