@@ -54,7 +54,7 @@ def encode_all(records: Iterable[AnyRecord]) -> bytes:
     try:
         return _encoder.encode_lines(records)
     except UnicodeEncodeError:
-        return _encoder.encode_lines([_without_surrogates(msgspec.to_builtins(record)) for record in records])
+        return _encoder.encode_lines([without_surrogates(msgspec.to_builtins(record)) for record in records])
 
 
 def decode(line: bytes) -> AnyRecord:
@@ -62,13 +62,14 @@ def decode(line: bytes) -> AnyRecord:
     return _decoder.decode(line)
 
 
-def _without_surrogates(value: object) -> object:
+def without_surrogates(value: object) -> object:
+    """A value of JSON's types in which half a surrogate pair, which UTF-8 cannot hold, has become `?`."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_surrogates(item) for item in value]
+        return [without_surrogates(item) for item in value]
     return value
 
 

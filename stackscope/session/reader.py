@@ -226,7 +226,7 @@ _R = TypeVar("_R", bound=msgspec.Struct)
 
 
 def read_session(path: Path | str) -> Session:
-    """A whole session; about 2 KB of memory a step. Raises `SessionFileError` as `SessionReader` does."""
+    """A whole session; about 1 KB of memory a step. Raises `SessionFileError` as `SessionReader` does."""
     reader = SessionReader(path)
     by_kind: dict[type[msgspec.Struct], list[msgspec.Struct]] = {}
     for record in reader:

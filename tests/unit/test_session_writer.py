@@ -103,6 +103,11 @@ def test_encoded_lines_and_records_keep_their_order(tmp_path: Path) -> None:
     assert on_disk(path) == [make_header(), *sent, make_footer(recorder_cpu_ns=7)]
 
 
+def test_half_a_line_is_a_mistake(tmp_path: Path) -> None:
+    with SessionWriter(tmp_path / "a.jsonl.zst", make_header()) as writer, pytest.raises(ValueError, match="newline"):
+        writer.write_line(encode(make_step(0))[:-1])
+
+
 def test_a_new_frame_begins_every_minute(tmp_path: Path) -> None:
     path, clock = tmp_path / "a.jsonl.zst", Clock()
     with SessionWriter(path, make_header(), clock=clock) as writer:
