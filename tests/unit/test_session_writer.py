@@ -215,10 +215,14 @@ def test_overwriting_replaces_it_once_the_header_is_written(tmp_path: Path) -> N
 
 
 def test_what_is_not_a_file_is_never_replaced(tmp_path: Path) -> None:
-    for path in (Path("/dev/null"), tmp_path):
+    pipe, folder = tmp_path / "pipe", tmp_path / "folder"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for path in (pipe, folder):
         with pytest.raises(SessionFileError, match="Cannot record to"):
             SessionWriter(path, make_header(), overwrite=True)
-    assert Path("/dev/null").is_char_device()
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.iterdir()) == [folder, pipe]
 
 
 def test_a_header_that_cannot_be_encoded_leaves_nothing_behind(tmp_path: Path) -> None:
