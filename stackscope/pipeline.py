@@ -91,26 +91,25 @@ class Merge:
         heads: list[tuple[float, int, AnyRecord]] = []
         footer: Footer | None = None
 
-        def advance(index: int, at_least: float) -> None:
+        def advance(index: int) -> None:
             for record in streams[index]:
                 if index > 0 and isinstance(record, Header | Footer):
                     self.n_left_out += 1
                     continue
                 at_ns = time_ns(record)
-                # Never before its own predecessor: a source's order is kept even where its times go back.
-                heapq.heappush(heads, (at_least if at_ns is None else max(at_ns, at_least), index, record))
+                heapq.heappush(heads, (float("-inf") if at_ns is None else at_ns, index, record))
                 return
 
         for index in range(len(streams)):
-            advance(index, float("-inf"))
+            advance(index)
         while heads:
-            at, index, record = heapq.heappop(heads)
+            _, index, record = heapq.heappop(heads)
             if isinstance(record, Footer):
                 footer = record
             else:
                 self.lateness.observe(record)
                 yield record
-            advance(index, at)
+            advance(index)
         if footer is not None:
             yield footer
 

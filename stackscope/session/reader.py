@@ -36,7 +36,7 @@ SKIPPABLE_MAGIC: Final = tuple(bytes((low, 0x2A, 0x4D, 0x18)) for low in range(0
 
 _BOM: Final = b"\xef\xbb\xbf"
 
-_READ_BYTES: Final = 1 << 18
+_READ_BYTES: Final = 1 << 16
 _PIECE_BYTES: Final = 1 << 12
 """Compressed bytes handed to zstd at once. When it meets damage it drops what the same call has decoded before, so
 small pieces lose few good lines."""

@@ -14,7 +14,6 @@ from stackscope.session.paths import Destination, destination, numbered, recordi
 
 STARTED = datetime(2026, 11, 29, 20, 15, 3, tzinfo=UTC)
 NAME = "2026-11-29T20-15-03-code-lab-target.jsonl.zst"
-USER_FOLDER = platformdirs.user_data_path("stackscope", appauthor=False) / "recorded"
 
 
 def package_in(root: Path, project_file: str | None) -> Path:
@@ -36,7 +35,8 @@ def test_a_checkout_records_into_its_ignored_folder(tmp_path: Path) -> None:
     ids=["none", "empty", "another project", "odd", "cut off", "binary"],
 )
 def test_anything_else_records_into_the_users_folder(tmp_path: Path, project_file: str | None) -> None:
-    assert recording_folder(package=package_in(tmp_path, project_file)) == USER_FOLDER
+    folder = recording_folder(package=package_in(tmp_path, project_file))
+    assert folder == platformdirs.user_data_path("stackscope", appauthor=False) / "recorded"
 
 
 def test_this_checkout_is_one() -> None:
