@@ -30,12 +30,15 @@ PLAIN: Final[dict[str, Any]] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 
+METAVARS: Final = {int: "N", float: "X"}
+
 app = typer.Typer(name="stackscope", no_args_is_help=True, **PLAIN)
-models_app = typer.Typer(name="models", help="Models: what there is, what is in one, and making variants.", **PLAIN)
+models_app = typer.Typer(name="models", **PLAIN)
 app.add_typer(models_app)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", metavar="FILE")]
+Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that is already there.")]
 
 
 def main() -> None:
@@ -48,6 +51,7 @@ def reporting() -> Iterator[None]:
     """Turn the failures a user can meet into one line on stderr and an exit code; anything else is a bug and shows."""
     try:
         yield
+        sys.stdout.flush()  # here rather than at exit, where a reader that has gone would be reported
     except StackscopeError as error:
         print(f"stackscope: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
@@ -56,7 +60,7 @@ def reporting() -> Iterator[None]:
     except BrokenPipeError:
         # Whoever read our output has gone, as `head` does. A stream that swallows the last flush keeps the exit quiet.
         sys.stdout = io.StringIO()
-        raise typer.Exit(0) from None
+        raise typer.Exit(1) from None
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -104,11 +108,18 @@ def _parameter(option: Option) -> inspect.Parameter:
     key = option.targets[0]
     default = field_defaults()[key]
     note = "" if default in (None, "", ()) else f" [default: {_spelled(option, default)}]"
+    kind = str if option.metavar is not None else _parsed_as(field_types()[key])
     return inspect.Parameter(
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Option(None, option.flags, help=option.help + note, metavar=option.metavar, show_default=False),
-        annotation=_typed(field_types()[key]),
+        default=typer.Option(
+            None,
+            option.flags,
+            help=option.help + note,
+            metavar=option.metavar or METAVARS.get(_base(field_types()[key])),
+            show_default=False,
+        ),
+        annotation=kind | None,
     )
 
 
@@ -119,13 +130,16 @@ def _spelled(option: Option, default: object) -> str:
     return str(default)
 
 
-def _typed(kind: Any) -> Any:
-    """What typer should parse: choices, whole numbers, numbers and switches; everything else is read by `config`."""
-    parts = [kind] if get_origin(kind) is Literal else [part for part in get_args(kind) if part is not type(None)]
-    base = parts[0] if parts else kind
-    if get_origin(kind) is tuple or base not in (bool, int, float) and get_origin(base) is not Literal:
-        base = str
-    return base | None
+def _base(kind: Any) -> Any:
+    """A field's type without its None."""
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    return kind if get_origin(kind) in (Literal, tuple) or not parts else parts[0]
+
+
+def _parsed_as(kind: Any) -> Any:
+    """What typer parses: switches and choices. All else is a text to it, so that `config` alone judges numbers."""
+    base = _base(kind)
+    return base if base is bool or get_origin(base) is Literal else str
 
 
 run.__signature__ = inspect.Signature(run_parameters())  # type: ignore[attr-defined]
@@ -134,6 +148,7 @@ app.command()(run)
 
 @models_app.callback(invoke_without_command=True)
 def models(context: typer.Context) -> None:
+    """Models: what there is, what is in one, and making variants."""
     if context.invoked_subcommand is None:
         list_models()
 
@@ -164,13 +179,15 @@ def quantise_model(
     source: Annotated[str, typer.Argument(help="An F16, BF16 or F32 model.", metavar="FILE|NAME")],
     type_name: Annotated[str, typer.Argument(help="The type to write, e.g. Q4_K_M or Q8_0.", metavar="TYPE")],
     output: Output = None,
+    requantise: Annotated[bool, typer.Option("--requantise", help="Take a source that is quantised already.")] = False,
+    replace: Replace = False,
     json: Json = False,
 ) -> None:
     """Write a quantised variant, by llama.cpp's own quantiser."""
     with reporting():
         from stackscope.commands import models as bodies
 
-        bodies.quantise(source, type_name, output=output, json=json)
+        bodies.quantise(source, type_name, output=output, requantise=requantise, replace=replace, json=json)
 
 
 @models_app.command("inflate")
@@ -178,26 +195,28 @@ def inflate_model(
     source: Annotated[str, typer.Argument(help="The model to widen.", metavar="FILE|NAME")],
     megabytes: Annotated[float, typer.Argument(help="Size of the copy, in MB (10⁶ bytes).")],
     output: Output = None,
+    replace: Replace = False,
     json: Json = False,
 ) -> None:
     """Write a copy that answers the same but costs as much as a model of the given size."""
     with reporting():
         from stackscope.commands import models as bodies
 
-        bodies.inflate(source, megabytes, output=output, json=json)
+        bodies.inflate(source, megabytes, output=output, replace=replace, json=json)
 
 
 @models_app.command("get")
 def get_model(
-    spec: Annotated[str, typer.Argument(help="OWNER/REPOSITORY/FILE.gguf on Hugging Face.", metavar="REPO/FILE")],
+    name: Annotated[str, typer.Argument(help="A file on Hugging Face.", metavar="OWNER/REPO/FILE")],
     sha256: Annotated[str | None, typer.Option("--sha256", help="Refuse a file with another checksum.")] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit.")] = None,
     json: Json = False,
 ) -> None:
     """Download a model from Hugging Face; an interrupted download goes on where it stopped."""
     with reporting():
         from stackscope.commands import models as bodies
 
-        bodies.get(spec, sha256=sha256, json=json)
+        bodies.get(name, sha256=sha256, revision=revision, json=json)
 
 
 @app.command()
@@ -207,7 +226,7 @@ def doctor(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what this machine and this build of the inference library can do, and what to do about what they cannot."""
+    """Say what this machine and this build can do, and how to get the rest."""
     with reporting():
         from stackscope.commands.doctor import doctor as examine
 

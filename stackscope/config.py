@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE: Final = "STACKSCOPE_CONFIG"
 """Environment variable that names the settings file."""
 
-OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "STACKSCOPE_CACHE"})
+OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "STACKSCOPE_CACHE", "STACKSCOPE_SPIN"})
 """Variables of Stackscope that are no option of a run."""
 
 FILE_NAME: Final = "config.toml"
@@ -194,7 +194,7 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
         if Length in get_args(kind) and isinstance(value, str | int) and not isinstance(value, bool):
             return parse_length(str(value))
         if get_origin(kind) is tuple and isinstance(value, str):
-            value = [part.strip() for part in value.split(",")]
+            return msgspec.convert([part.strip() for part in value.split(",")], kind, strict=False)
         if is_text and kind is bool and str(value).lower() in ("on", "off", "yes", "no"):
             return str(value).lower() in ("on", "yes")
         return msgspec.convert(value, kind, strict=not is_text)

@@ -33,8 +33,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Logical cores that this process may be scheduled on."""
     cores_quota: float | None
     """Cores' worth of time that the container grants. `None`: no such limit."""
-    threads_usable: int
-    """Physical cores that this process may use: the engine's default number of threads."""
     memory_total: int
     """Bytes."""
     memory_limit: int | None
@@ -61,27 +59,11 @@ def look(root: Path = ROOT) -> Host:
         cores_physical=psutil.cpu_count(logical=False),
         cores_allowed=None if allowed is None else len(allowed),
         cores_quota=quota,
-        threads_usable=usable_threads(root),
         memory_total=memory.total,
         memory_limit=limit,
         memory_available=available,
         gpus=gpu_drivers(root),
     )
-
-
-def usable_threads(root: Path = ROOT) -> int:
-    """Physical cores that this process may use, at least 1: hyper-threads of one core count once.
-
-    A second thread on a core adds nothing to work that waits for memory, and OpenMP threads beyond the container's
-    quota are descheduled in the middle of a graph node, which stalls all the others.
-    """
-    allowed = allowed_cores()
-    if allowed is None:
-        cores = psutil.cpu_count(logical=False) or psutil.cpu_count(logical=True) or 1
-    else:
-        cores = len({_siblings(root, core) for core in allowed})
-    quota = cpu_quota(root)
-    return max(1, cores if quota is None else min(cores, int(quota + 0.5)))
 
 
 def allowed_cores() -> frozenset[int] | None:
@@ -148,11 +130,6 @@ def gpu_drivers(root: Path = ROOT) -> tuple[str, ...]:
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("apple")
     return tuple(found)
-
-
-def _siblings(root: Path, core: int) -> str:
-    """What hyper-threads of one physical core have in common; the core itself where the system does not say."""
-    return _text(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list") or str(core)
 
 
 def _groups(root: Path, controller: str) -> list[Path]:
