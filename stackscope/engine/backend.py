@@ -5,15 +5,16 @@ A rebuild makes a new backend; models whose file did not change are handed on in
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from stackscope.engine import sizing
 from stackscope.engine.llama import Context, Model, supports_offload
+from stackscope.engine.openmp import usable_cores
 from stackscope.engine.prefix_cache import Copy, CopyWhole, SeqOp, Trim
 from stackscope.errors import EngineError, ToggleRefusedError
-from stackscope.model.spec import load_spec, tokenizer_difference
+from stackscope.model.spec import load_spec
+from stackscope.model.tokens import tokenizer_difference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -240,13 +241,6 @@ def available_memory() -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def probe_trim(context: Context, model: Model | None) -> str | None:

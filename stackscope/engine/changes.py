@@ -9,7 +9,7 @@ import msgspec
 from stackscope.engine import sizing
 from stackscope.engine.backend import Backend
 from stackscope.errors import StackscopeError, ToggleRefusedError
-from stackscope.model.spec import tokenizer_difference
+from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
 from stackscope.toggles import Setting, ToggleKind, changed_fields, kind_of_change
 

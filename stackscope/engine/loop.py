@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stackscope.engine import batching, changes, outcome, stopwatch
 from stackscope.engine.abort import AbortFlag
 from stackscope.engine.backend import Backend
@@ -16,6 +18,7 @@ from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
 from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want
 from stackscope.engine.llama import DecodeStatus, library_description, start_library
+from stackscope.engine.openmp import usable_cores
 from stackscope.engine.requests import Requests
 from stackscope.engine.residents import Residents
 from stackscope.engine.samplers import Samplers
@@ -46,6 +49,8 @@ class Engine:
         keep_text: bool = False,
     ) -> Engine:
         """Start the library, load the models and create the contexts. Raises `StackscopeError`."""
+        if config.threads is None:
+            config = msgspec.structs.replace(config, threads=usable_cores())
         start_library()
         abort = AbortFlag()
         backend = Backend(config, abort, progress=progress)

@@ -76,7 +76,7 @@ class Residents:
             return True
         hit = self.cache.peek(sequence.tokens[: sequence.n - 1]) if self._is_on else 0
         owed = sum([s.n - s.kv for s in running])
-        return sequence.n + 1 - hit + owed <= free + self.cache.cells_exclusive - hit
+        return sequence.n + 1 - hit + owed <= free + self.cache.cells_exclusive() - hit
 
     # Prefixes
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.analysis.kv import kv_bytes_per_token
 from stackscope.errors import ToggleRefusedError
+from stackscope.model.ggml_types import BY_NAME
 
 if TYPE_CHECKING:
-    from stackscope.records import LayerSummary, ModelSummary
+    from stackscope.records import ModelSummary
     from stackscope.toggles import EngineConfig
 
 MAX_SEQUENCES: Final = 256
@@ -24,12 +26,6 @@ DEFAULT_CONTEXT_CAP: Final = 32_768
 """Cells of a context nobody asked for: enough to work with, small enough to fit beside the model."""
 MIN_BATCH: Final = 512
 MAX_BATCH: Final = 8192
-
-KV_ELEMENT_BLOCKS: Final[dict[str, tuple[int, int]]] = {
-    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24), "q5_0": (32, 22),
-    "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18),
-}  # fmt: skip
-"""Elements and bytes of a block of each KV cache type."""
 
 
 class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +158,7 @@ def _check_numbers(config: EngineConfig) -> None:
 
 
 def _check_types(config: EngineConfig, model: ModelSummary) -> None:
-    v_quantised = KV_ELEMENT_BLOCKS[config.kv_type_v][0] > 1
+    v_quantised = BY_NAME[config.kv_type_v].is_quantized
     _require(
         not v_quantised or config.flash_attention,
         f"A quantised V cache ({config.kv_type_v}) needs flash attention, which is off.",
@@ -175,7 +171,7 @@ def _check_types(config: EngineConfig, model: ModelSummary) -> None:
             ("K", config.kv_type_k, layer.key_length),
             ("V", config.kv_type_v, layer.value_length),
         ):
-            block = KV_ELEMENT_BLOCKS[kind][0]
+            block = BY_NAME[kind].block
             _require(
                 width % block == 0,
                 f"A {kind} {what} cache needs head sizes that are multiples of {block}; this model has {width}.",
@@ -185,21 +181,7 @@ def _check_types(config: EngineConfig, model: ModelSummary) -> None:
 
 def kv_bytes_per_cell(config: EngineConfig, model: ModelSummary) -> int:
     """Bytes of KV that one cell takes over all layers."""
-    return sum(_layer_cell_bytes(config, layer) for layer in model.layers)
-
-
-def _layer_cell_bytes(config: EngineConfig, layer: LayerSummary) -> int:
-    if layer.kv_heads == 0 or layer.shares_kv:
-        return 0
-    if layer.mla_rank is not None:
-        return _row_bytes(config.kv_type_k, layer.mla_rank)
-    keys = _row_bytes(config.kv_type_k, layer.kv_heads * layer.key_length)
-    return keys + _row_bytes(config.kv_type_v, layer.kv_heads * layer.value_length)
-
-
-def _row_bytes(kind: str, elements: int) -> int:
-    block, size = KV_ELEMENT_BLOCKS[kind]
-    return -(-elements // block) * size
+    return kv_bytes_per_token(model, config.kv_type_k, config.kv_type_v)
 
 
 def memory_estimate(config: EngineConfig, size: ContextSize, model: ModelSummary) -> int:
