@@ -160,7 +160,11 @@ class Ledger:
         return self.price(self.count(step))
 
     def account_draft(self, forwards: Iterable[DraftForward]) -> Account:
-        """What forwards of a draft model cost; this ledger is then the draft model's. Each is one pass."""
+        """What forwards of a draft model cost; this ledger is then the draft model's.
+
+        Each is taken for one pass over the weights. With split KV the library may need more, which is not recorded: the
+        weights are then a lower bound.
+        """
         return self.price(self.count_draft(forwards))
 
     def count(self, step: StepRecord) -> Work:

@@ -103,6 +103,8 @@ class RunResult(Summary):
     warmup_ns: int = 0
     warmup_steps: int = 0
     warmup_requests: int = 0
+    not_modelled: tuple[str, ...] = ()
+    """What the cost leaves out of the models that ran, in words."""
     ended: str | None = None
     """How the session ended. `None`: it is still running, or was killed."""
 
@@ -116,6 +118,7 @@ class RunResult(Summary):
                 "excluded_steps": self.warmup_steps,
                 "excluded_requests": self.warmup_requests,
             },
+            "not_modelled": list(self.not_modelled),
             "ended": self.ended,
             "spanning_requests": self.spanning_requests,
             "epochs": [epoch.to_dict() for epoch in self.epochs],
@@ -141,6 +144,9 @@ class RunSummary:
         self._warmup_steps = self._warmup_requests = 0
         self._header: Header | None = None
         self._model: ModelSummary | None = None
+        self._draft: ModelSummary | None = None
+        self._draft_name: str | None = None
+        """What the configuration calls the draft model whose geometry is known."""
         self._ledgers: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger]] = []
         self._epoch = _Epoch(0, 0)
         self._epochs = {0: self._epoch}
@@ -178,6 +184,7 @@ class RunSummary:
             warmup_ns=self._warmup_ns,
             warmup_steps=self._warmup_steps,
             warmup_requests=self._warmup_requests,
+            not_modelled=tuple(sorted({what for _, ledger in self._ledgers for what in ledger.not_modelled})),
             ended=self._ended,
         )
 
@@ -188,6 +195,9 @@ class RunSummary:
     def _begin(self, header: Header) -> None:
         self._header = header
         self._model = header.model
+        if header.draft_model is not None:
+            self._draft = header.draft_model
+            self._draft_name = header.draft_model.path if header.config is None else header.config.draft_model
         self._configure(self._epoch, header.config)
 
     def _configure(self, epoch: _Epoch, config: EngineConfig | None) -> None:
@@ -197,9 +207,8 @@ class RunSummary:
             return
         if self._model is not None:
             epoch.ledger = self._ledger(self._model, config)
-        draft = None if self._header is None else self._header.draft_model
-        if draft is not None and draft.path == config.draft_model:
-            epoch.draft_ledger = self._ledger(draft, config)
+        if self._draft is not None and config.draft_model == self._draft_name:
+            epoch.draft_ledger = self._ledger(self._draft, config)
 
     def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger:
         """The ledger of a model, shared by all epochs that need the same one."""

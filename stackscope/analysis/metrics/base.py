@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 
-Need: TypeAlias = Literal["steps", "requests", "phases", "cpu", "prefix_cache", "acceptance", "model", "limits"]
-CAPABILITIES: Final[frozenset[Need]] = frozenset({"phases", "cpu", "prefix_cache", "acceptance"})
+Need: TypeAlias = Literal[
+    "steps", "requests", "phases", "cpu", "prefix_cache", "acceptance", "slots", "model", "limits"
+]
+CAPABILITIES: Final[frozenset[Need]] = frozenset({"phases", "cpu", "prefix_cache", "acceptance", "slots"})
 """Needs that a source declares in its header. The others show in the records themselves."""
 
 

@@ -69,7 +69,7 @@ class Occupancy(Metric[float]):
     header = "occupancy"
     unit = "1"
     formula = "Σ busy slots × step time ÷ Σ slots × step time"
-    needs: ClassVar[tuple[Need, ...]] = ("steps",)
+    needs: ClassVar[tuple[Need, ...]] = ("steps", "slots")
 
     def compute(self, figures: Figures) -> float | None:
         return ratio(figures.steps.load.busy_slot_ns, figures.steps.load.slot_ns)
@@ -82,7 +82,7 @@ class QueueDepth(Metric[float]):
     header = "queue"
     unit = "requests"
     formula = "Σ waiting requests × step time ÷ Σ step time"
-    needs: ClassVar[tuple[Need, ...]] = ("steps",)
+    needs: ClassVar[tuple[Need, ...]] = ("steps", "slots")
 
     def compute(self, figures: Figures) -> float | None:
         return ratio(figures.steps.load.queue_request_ns, figures.steps.time.busy_ns)
