@@ -136,8 +136,10 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGTERM)
 
 
-def failure(sentence: str, log: Path) -> str:
-    """What went wrong, the end of the log without its pleasantries, and where the rest of it is."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    telling = [line for line in lines if line.strip() and not line.strip().startswith(("note:", "hint:", "WARNING:"))]
-    return "\n".join([sentence.strip(), *(f"    {line}" for line in telling[-10:]), f"  The whole log: {log}"])
+def failure(sentence: str, log: Path, telling: Sequence[str] | None = None) -> str:
+    """What went wrong, the telling lines of the log (`None`: its last), and where the rest of it is."""
+    if telling is None:
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        noise = ("note:", "hint:", "WARNING:")
+        telling = [line for line in lines if line.strip() and not line.strip().startswith(noise)][-10:]
+    return "\n".join([sentence.strip(), *(f"    {line}" for line in telling), f"  The whole log: {log}"])

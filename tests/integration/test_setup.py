@@ -262,7 +262,7 @@ def test_an_old_python_says_so_in_one_sentence() -> None:
         ("CMake Error: Failed to find nvcc.", "The CUDA toolkit (nvcc) was not found."),
         ("Could NOT find Vulkan (missing: Vulkan_LIBRARY)", "The Vulkan SDK"),
         ("The C++ compiler is not able to compile a simple test program.", "The compiler does not work."),
-        ("something else", "See below."),
+        ("ninja: fatal error: something else", "something else"),
     ],
 )
 def test_a_failed_build_is_explained(tmp_path: Path, log: str, sentence: str) -> None:

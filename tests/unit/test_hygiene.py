@@ -24,7 +24,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "jinja2": ("workload/",),
     "zstandard": ("session/", "workload/"),
     "typer": ("cli.py",),
-    "rich": ("commands/",),
+    "rich": ("commands/", "report/"),
     "ctypes": ("engine/", "model/native"),
     "socket": (),
     "urllib": ("model/download.py", "model/hub_files.py"),
