@@ -222,8 +222,10 @@ def check_compiler() -> None:
     ):
         named = shlex.split(os.environ.get(variable, ""))
         if not any(shutil.which(name) for name in (named[:1] or names)):
-            which = f"the {language} compiler {named[0]} ({variable}) was" if named else f"no {language} compiler was"
-            raise SetupError(f"llama.cpp has to be compiled, and {which} found. Install one: {compiler_package()}")
+            missing = (
+                f"the {language} compiler {named[0]} ({variable}) was not" if named else f"no {language} compiler was"
+            )
+            raise SetupError(f"llama.cpp has to be compiled, and {missing} found. Install one: {compiler_package()}")
 
 
 def compiler_package() -> str:
@@ -261,5 +263,7 @@ def explain(log: Path) -> str:
         ),
     )
     sentence = next((cause for pattern, cause in causes if re.search(pattern, text)), "")
-    errors = [line.strip() for line in text.splitlines() if re.search(r"\berror\b", line, re.IGNORECASE)]
-    return failure(f"llama.cpp could not be built. {sentence}", log, telling=errors[:8] or None)
+    # A compiler says what is wrong on the line itself, CMake in the indented lines below it.
+    errors = re.findall(r"^.*\berror\b.*(?:\n(?: .*)?)*", text, re.IGNORECASE | re.MULTILINE)
+    telling = [line for error in errors for line in error.splitlines() if line.strip()]
+    return failure(f"llama.cpp could not be built. {sentence}", log, telling=telling[:12] or None)
