@@ -60,11 +60,11 @@ def catalogue() -> tuple[CatalogEntry, ...]:
 def resolve(name: Path | str) -> Path:
     """The file for a path, or for a name out of the catalogue (`lab-target-f16`, `lab-target-q4_k_m`).
 
-    A path to an existing file comes first. Raises `ModelFileError` when a name fits several files or none, with what
-    there is to choose from.
+    What is there as a path comes first, and a path that names nothing is given back for its reader to say so. Raises
+    `ModelFileError` when a name fits several files or none, with what there is to choose from.
     """
     path = Path(name).expanduser()
-    if path.exists() or os.sep in str(name) or path.suffix.lower() == ".gguf":
+    if path.exists() or path.suffix.lower() == ".gguf":
         return path
     known = [entry for entry in catalogue() if entry.kind != "unfinished"]
     found = [entry for entry in known if str(name).lower() in (entry.name.lower(), entry.path.stem.lower())]
@@ -73,6 +73,8 @@ def resolve(name: Path | str) -> Path:
     if found:
         places = ", ".join(shown(entry.path) for entry in found)
         raise ModelFileError(f"{shown(name)} names several models.", remedy=f"Give the path of one: {places}.")
+    if path.name != str(name):  # with folders in it, it can only have been meant as a path
+        return path
     names = ", ".join(entry.name for entry in known)
     raise ModelFileError(
         f"There is no model {shown(name)}.", remedy=f"Give the path of a .gguf file, or one of: {names}."

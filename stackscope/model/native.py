@@ -50,11 +50,16 @@ def library_folder() -> Path:
     """
     named = os.environ.get("LLAMA_CPP_LIB_PATH", "")
     if named:
-        return Path(named)
-    spec = importlib.util.find_spec("llama_cpp")
-    if spec is None or spec.origin is None:
-        raise LibraryError("llama-cpp-python is not installed.", remedy="Run: pip install llama-cpp-python.")
-    return Path(spec.origin).parent / "lib"
+        folder = Path(named)
+    else:
+        spec = importlib.util.find_spec("llama_cpp")
+        if spec is None or spec.origin is None:
+            raise LibraryError("llama-cpp-python is not installed.", remedy="Run: pip install llama-cpp-python.")
+        folder = Path(spec.origin).parent / "lib"
+    if native_worker.find(folder, "ggml-base") is None:
+        remedy = "Install llama-cpp-python again; if LLAMA_CPP_LIB_PATH is set, it names the folder of the libraries."
+        raise LibraryError(f"There is no libggml-base in {shown(folder)}.", remedy=remedy)
+    return folder
 
 
 def read(path: Path) -> NativeHeader:

@@ -66,14 +66,20 @@ class QuantizeParams(ctypes.Structure):
     )
 
 
+def find(folder: Path, name: str) -> Path | None:
+    """`libNAME` in the folder of the binding, whatever the platform calls it. `None`: it is not there."""
+    names = (f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll", f"lib{name}.dll")
+    return next((folder / file_name for file_name in names if (folder / file_name).exists()), None)
+
+
 def load(folder: Path, name: str) -> ctypes.CDLL:
-    """Load `libNAME` from the folder of the binding, whatever the platform calls it."""
+    """Load `libNAME`."""
     if sys.platform == "win32":
         os.add_dll_directory(str(folder))
-    for file_name in (f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll", f"lib{name}.dll"):
-        if (folder / file_name).exists():
-            return ctypes.CDLL(str(folder / file_name))
-    raise SystemExit(f"there is no lib{name} in {folder}")
+    found = find(folder, name)
+    if found is None:
+        raise SystemExit(f"there is no lib{name} in {folder}")
+    return ctypes.CDLL(str(found))
 
 
 def read(folder: Path, path: str) -> dict[str, object] | None:
