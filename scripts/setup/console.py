@@ -32,14 +32,14 @@ def clock(seconds: float) -> str:
 class Step:
     """One step of set-up on screen, from its announcement to how long it took."""
 
-    def __init__(self, title: str, *, usually: str | None = None) -> None:
+    def __init__(self, title: str, *, note: str | None = None) -> None:
         self._title = title
         self._started = time.monotonic()
         self._is_live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._next_line = self._started + PLAIN_INTERVAL_S
         self.detail = ""
         """What is being done right now, e.g. `41/75 files`."""
-        print(f"  {title}{f' (usually {usually})' if usually is not None else ''}", flush=True)
+        print(f"  {title}{f' ({note})' if note is not None else ''}", flush=True)
 
     def tick(self) -> None:
         """Show that time passes; call often."""
@@ -66,7 +66,7 @@ def run_step(
     command: Sequence[str],
     log: Path,
     *,
-    usually: str | None = None,
+    note: str | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
     keep_open: Sequence[int] = (),
@@ -76,7 +76,7 @@ def run_step(
 
     `detail_of` picks what to show out of an output line; `keep_open` are descriptors that the command inherits.
     """
-    step = Step(title, usually=usually)
+    step = Step(title, note=note)
     log.parent.mkdir(parents=True, exist_ok=True)
     is_done = False
     try:

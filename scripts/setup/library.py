@@ -100,12 +100,12 @@ def build(library: Library, python: Path, install: Sequence[str], lock: int) -> 
     finished.mkdir(parents=True, exist_ok=True)
     extra = f" with {library.cmake_args}" if library.cmake_args else ""
     jobs = n_jobs()
-    usually = _usual_time(jobs) if not library.cmake_args else "longer for a GPU: up to half an hour"
+    note = "a GPU backend takes up to half an hour" if library.cmake_args else _usual_time(jobs)
     if not run_step(
         f"llama.cpp, the inference library that Stackscope looks into: compiling it{extra} for this processor",
         [str(python), "-c", BUILD_CODE, str(work / "cmake"), str(finished)],
         library.log,
-        usually=usually,
+        note=note,
         environment=_build_environment(library, python, jobs),
         folder=source,
         keep_open=[lock],
@@ -192,7 +192,7 @@ def _limit(name: str) -> str:
 def _usual_time(jobs: int) -> str:
     seconds = BUILD_SECONDS_OF_ONE_CORE / jobs
     amount = f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds / 20)) * 20} s"
-    return f"{amount} on {jobs} core{'s' if jobs > 1 else ''}, once"
+    return f"usually {amount} on {jobs} core{'s' if jobs > 1 else ''}, once"
 
 
 def missing_build_tools() -> list[str]:

@@ -249,7 +249,7 @@ def test_an_old_python_says_so_in_one_sentence() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == (
-        f"Stackscope needs Python 3.11 or newer, and {sys.executable} is 3.9. Install a newer one, or name it: "
+        f"stackscope: Python 3.11 or newer is needed, and {sys.executable} is 3.9. Install a newer one, or name it: "
         "make PYTHON=python3.12 run\n"
     )
 
