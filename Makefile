@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+BENCH ?= speed
 
 # A Python that was named is used as it is; otherwise a newer one on PATH may stand in for one that is too old.
 EXACT := $(if $(filter file,$(origin PYTHON)),,--exact)
@@ -43,8 +44,8 @@ real: setup-dev ## Every test of the real engine that `make test` leaves out
 	@$(BIN)/python -m pytest -m "gemma or slow" $(ARGS)
 
 .PHONY: bench
-bench: setup-dev ## Speed of Stackscope itself, as ratios in one run
-	@$(BIN)/python -m benchmarks $(ARGS)
+bench: setup-dev ## A benchmark of Stackscope itself (BENCH=name of one in benchmarks/)
+	@$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
 
 .PHONY: setup
 setup:
