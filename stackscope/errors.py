@@ -59,6 +59,16 @@ class EngineDiedError(EngineError):
 
     exit_code = 7
 
+    def __init__(self, message: str, *, remedy: str | None = None, last_lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message, remedy=remedy)
+        self.last_lines = last_lines
+        """What it or the native library wrote last, oldest first."""
+
+    def __str__(self) -> str:
+        if not self.last_lines:
+            return super().__str__()
+        return "\n    ".join([super().__str__(), "Its last lines were:", *self.last_lines])
+
 
 class SessionFileError(StackscopeError):
     """A recording cannot be written, or cannot be read at all."""

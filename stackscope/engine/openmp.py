@@ -1,0 +1,145 @@
+"""The environment in which the engine's OpenMP threads wait for each other, chosen before the library loads.
+
+ggml ends each of the hundreds of graph nodes of a forward with a barrier. A thread that arrives early spins for a while
+and then sleeps in the kernel. Two things can go wrong, and they pull in opposite directions.
+
+*Too little spinning costs when the machine is quiet*: each sleep is a wake-up, some 35 µs on a virtual machine whose idle
+CPUs halt. *Too much costs beside a busy neighbour*: once the kernel has put two threads of the team on one CPU and the
+neighbour on the other, each barrier lasts as long as the spinning does, and nothing moves them, since two tasks here and
+one there is as good as balanced. With libgomp's own 300,000 spins (5 ms) that makes 600 to 940 ms of a forward of 0.6.
+
+So each thread is *bound to its own core*, which rules that out, and may then spin for longer than the waits of a quiet
+machine: `SPINS`. Threads are bound only when the team fills every core that the process may use. A smaller team is left
+to the kernel, which has somewhere to move a thread to.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stackscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPIN_VARIABLE: Final = "STACKSCOPE_SPIN"
+"""A spin count of the user's own, or `library` to leave OpenMP as the environment has it."""
+
+SPINS: Final = 10_000
+"""Spins before a thread sleeps, where one is an x86 PAUSE: 15 ns on Zen 3 and Sapphire Rapids, 47 ns on Skylake-SP, so
+0.15 to 0.5 ms; longer than a wait of a quiet machine, shorter than a time slice of the kernel (3 ms)."""
+
+SPINS_WITHOUT_PAUSE: Final = 100_000
+"""The same time where libgomp's spin is a plain load (about 1 ns), as on Arm. Not measured."""
+
+_WAITING: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
+_BINDING: Final = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+
+
+def child_environment(environ: Mapping[str, str], threads: int | None = None) -> dict[str, str]:
+    """A copy of `environ` with OpenMP's waiting and binding chosen for a team of `threads`; None: one per usable core.
+
+    What the user has set is left as it is. Raises `UsageError` when STACKSCOPE_SPIN is neither a count nor `library`.
+    """
+    chosen = dict(environ)
+    wish = chosen.get(SPIN_VARIABLE, "").strip()
+    if wish == "library":
+        return chosen
+    if wish:
+        chosen["GOMP_SPINCOUNT"] = str(_count(wish))
+    elif not any(name in chosen for name in _WAITING):
+        chosen["GOMP_SPINCOUNT"] = str(default_spins())
+    cores = usable_cores()
+    fills = cores > 1 and (threads is None or threads >= cores)
+    if fills and sys.platform == "linux" and not any(name in chosen for name in _BINDING):
+        chosen["OMP_PROC_BIND"] = "true"
+        chosen["OMP_PLACES"] = "cores"
+    return chosen
+
+
+def default_spins() -> int:
+    """Spin count for this processor."""
+    return SPINS if platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"} else SPINS_WITHOUT_PAUSE
+
+
+def _count(wish: str) -> int:
+    try:
+        count = int(wish)
+    except ValueError:
+        count = -1
+    if count < 0:
+        raise UsageError(
+            f"{SPIN_VARIABLE} is {wish!r}.",
+            remedy="Give a number of spins such as 10000, or 'library' for its default.",
+        )
+    return count
+
+
+@cache
+def usable_cores() -> int:
+    """Physical cores that this process may keep busy: of its affinity mask, and within its control group's quota.
+
+    The first answer stays: a process whose OpenMP threads are bound finds its main thread on one core later.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0)
+    cores = len({_siblings(cpu) & allowed for cpu in allowed})
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, ceil(quota)))
+
+
+def _siblings(cpu: int) -> frozenset[int]:
+    """The logical CPUs on the same core as `cpu`; itself alone where the system does not say."""
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    try:
+        return parse_cpu_list(path.read_text())
+    except (OSError, ValueError):
+        return frozenset({cpu})
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """CPU numbers of a kernel list such as `0-3,8`. Raises `ValueError` for anything else."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, dash, last = part.partition("-")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return frozenset(found)
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """CPUs' worth of time that the control groups (version 2) grant. `None`: no limit, or not told.
+
+    `root` is where /proc and /sys are found.
+    """
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    own = next((line[3:] for line in groups if line.startswith("0::")), None)
+    if own is None:
+        return None
+    mount = root / "sys/fs/cgroup"
+    quotas = []
+    folder = mount / own.strip("/")
+    for level in (folder, *folder.parents):
+        limit = _limit(level / "cpu.max")
+        if limit is not None:
+            quotas.append(limit)
+        if level == mount:
+            break
+    return min(quotas, default=None)
+
+
+def _limit(path: Path) -> float | None:
+    try:
+        quota, period = path.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else int(quota) / int(period)

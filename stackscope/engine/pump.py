@@ -1,0 +1,279 @@
+"""The parent's thread that drains the engine process: its records, its messages, its log, and in the end its status."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+
+from stackscope.engine import wire
+from stackscope.engine.exits import died
+from stackscope.errors import SessionFileError
+from stackscope.records import Footer
+from stackscope.session.format import encode, encode_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.engine.logring import LogRing
+    from stackscope.records import Log
+
+TICK_S: Final = 0.1
+"""How often the recorder is asked to write what has waited long enough."""
+
+MOST_QUEUED_BYTES: Final = 64 << 20
+"""Lines, not read yet, beyond which no more are taken from the pipe: minutes of a fast engine."""
+
+EXIT_GRACE_NS: Final = 5_000_000_000
+"""How long the process may live on after it has closed its pipe."""
+
+_READ_BYTES: Final = 1 << 20
+_STEP: Final = b'{"type":"step"'
+_REQUEST: Final = b'{"type":"request"'
+
+
+class Recorder(Protocol):
+    """What writes the session; `session.writer.SessionWriter` is one. Its methods may raise `SessionFileError`."""
+
+    def write_line(self, raw: bytes) -> None:
+        """Take whole record lines, each with its newline."""
+
+    def tick(self) -> None: ...
+
+    def close(self, footer: Footer | None = None) -> None: ...
+
+
+Queued: TypeAlias = "bytes | wire.AnyMessage"
+"""A stretch of record lines, or a message."""
+
+
+class Pump(threading.Thread):
+    """Drains one engine process until it has ended, hands record lines to the recorder, and queues all for the reader.
+
+    When the reader stays away so long that the queue is full, the engine keeps what follows, and in the end rests. Log
+    and recorder are served meanwhile.
+    """
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        records: int,
+        logs: int,
+        ring: LogRing,
+        *,
+        origin_ns: int,
+        most_queued_bytes: int = MOST_QUEUED_BYTES,
+    ) -> None:
+        """`records` and `logs` are the reading ends of the pipes; they are closed when the thread ends."""
+        super().__init__(name="engine pump", daemon=True)
+        os.set_blocking(records, False)
+        os.set_blocking(logs, False)
+        self._child = child
+        self._records = records
+        self._logs = logs
+        self._ring = ring
+        self._origin_ns = origin_ns
+        self._splitter = wire.LineSplitter()
+        self._selector = selectors.DefaultSelector()
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[Queued, int]] = deque()
+        """With the size of each in bytes, as they came."""
+        self._n_queued_bytes = 0
+        self._most_queued_bytes = most_queued_bytes
+        self._is_unlimited = False
+        self._recording = threading.Lock()
+        self._recorder: Recorder | None = None
+        self._done: wire.Done | None = None
+        self._failed: wire.Failed | None = None
+        self._is_killed = False
+        self.n_steps = 0
+        self.n_requests = 0
+        self.n_dropped = 0
+        """Display items that the engine dropped, because this thread was slow."""
+        self.failure: Exception | None = None
+        """Why the session did not end in order. `None`: it did, or goes on."""
+        self.recording_failure: SessionFileError | None = None
+        """Why the recording is not whole. `None`: it is, so far."""
+        self.is_over = False
+        """Nothing will be queued any more."""
+
+    # For other threads
+
+    def take(self, timeout_s: float | None) -> Queued | None:
+        """The next stretch or message. `None`: the time has passed, or all is over and read."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self.is_over, timeout_s)
+            if not self._queue:
+                return None
+            item, size = self._queue.popleft()
+            self._n_queued_bytes -= size
+            return item
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Record from here on, log lines of before included. Raises `SessionFileError`."""
+        with self._recording:
+            before = self._ring.lines
+            if before:
+                recorder.write_line(encode_all(before))
+            self._recorder = recorder
+
+    def unlimit(self) -> None:
+        """Take everything from now on, whether or not it is read: the end is near."""
+        self._is_unlimited = True
+
+    def kill(self) -> None:
+        """End the process now, on somebody's wish."""
+        self._is_killed = True
+        self._child.kill()
+
+    # The thread
+
+    def run(self) -> None:
+        """Drain until the process has ended, then close the recording."""
+        try:
+            self._drain()
+            self._await_exit()
+            self._conclude()
+        except Exception as error:  # noqa: BLE001 - the reader gets it, in a thread of its own.
+            self.failure = error
+            self._child.kill()
+            self._child.wait()
+        finally:
+            self._selector.close()
+            os.close(self._records)
+            os.close(self._logs)
+            with self._changed:
+                self.is_over = True
+                self._changed.notify_all()
+
+    def _now(self) -> int:
+        return time.monotonic_ns() - self._origin_ns
+
+    def _drain(self) -> None:
+        """Serve both pipes until the engine has closed that of the records."""
+        self._selector.register(self._logs, selectors.EVENT_READ)
+        is_listening = False
+        while True:
+            has_room = self._is_unlimited or self._n_queued_bytes < self._most_queued_bytes
+            if has_room and not is_listening:
+                self._selector.register(self._records, selectors.EVENT_READ)
+            elif is_listening and not has_room:
+                self._selector.unregister(self._records)
+            is_listening = has_room
+            ready = {key.fd for key, _ in self._selector.select(TICK_S)}
+            if self._logs in ready and not self._read_logs():
+                self._selector.unregister(self._logs)
+            if self._records in ready and not self._read_records():
+                return
+            self._record(None)
+
+    def _await_exit(self) -> None:
+        """Serve the log until the process has ended; one that stays although it has said all is killed."""
+        deadline_ns = time.monotonic_ns() + EXIT_GRACE_NS
+        while True:
+            try:
+                self._child.wait(0.02)
+                break
+            except subprocess.TimeoutExpired:
+                self._read_logs()
+                if time.monotonic_ns() > deadline_ns:
+                    self._child.kill()
+        while self._read_logs():
+            pass
+        self._log(self._ring.finish(at_ns=self._now()))
+
+    def _read_records(self) -> bool:
+        """Take what the record pipe holds. False: it has been closed."""
+        try:
+            chunk = os.read(self._records, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        for stretch in self._splitter.feed(chunk):
+            if stretch.startswith(wire.CONTROL):
+                self._receive(stretch)
+            else:
+                self.n_steps += stretch.count(_STEP)
+                self.n_requests += stretch.count(_REQUEST)
+                self._record(stretch)
+                self._put(stretch, len(stretch))
+        return bool(chunk)
+
+    def _read_logs(self) -> bool:
+        """Take what the log pipe holds. False: there is nothing more now, or ever."""
+        try:
+            chunk = os.read(self._logs, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        self._log(self._ring.feed(chunk, at_ns=self._now()))
+        return bool(chunk)
+
+    def _log(self, lines: Sequence[Log]) -> None:
+        if lines:
+            raw = encode_all(lines)
+            self._record(raw)
+            self._put(raw, len(raw))
+
+    def _receive(self, line: bytes) -> None:
+        message = wire.decode_message(line)
+        match message:
+            case wire.Done():
+                self._done = message
+            case wire.Failed():
+                self._failed = message
+            case wire.Dropped():
+                self.n_dropped = message.display
+        self._put(message, len(line))
+
+    def _put(self, item: Queued, size: int) -> None:
+        with self._changed:
+            self._queue.append((item, size))
+            self._n_queued_bytes += size
+            self._changed.notify()
+
+    def _record(self, raw: bytes | None) -> None:
+        """Hand lines to the recorder, or with None have it look at the clock. A recorder that fails is let go."""
+        with self._recording:
+            if self._recorder is None:
+                return
+            try:
+                if raw is None:
+                    self._recorder.tick()
+                else:
+                    self._recorder.write_line(raw)
+            except SessionFileError as error:
+                self._recorder = None
+                self.recording_failure = error
+
+    def _conclude(self) -> None:
+        """Say how it ended, to the reader and in the recording."""
+        reason: Literal["done", "interrupted", "engine-died", "error"]
+        if self._failed is not None:
+            self.failure = wire.error_of(self._failed)
+            reason = "error"
+        elif self._done is not None:
+            reason = self._done.reason
+        elif self._is_killed:
+            reason = "interrupted"
+        else:
+            self.failure = died(self._child.wait(), [line.text for line in self._ring.lines])
+            reason = "engine-died"
+        footer = Footer(
+            at_ns=self._now(),
+            reason=reason,
+            steps=self.n_steps,
+            requests=self.n_requests,
+            dropped_display=self.n_dropped,
+        )
+        with self._recording:
+            recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            try:
+                recorder.close(footer)
+            except SessionFileError as error:
+                self.recording_failure = error
+        raw = encode(footer)
+        self._put(raw, len(raw))
