@@ -43,6 +43,8 @@ Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that
 
 def main() -> None:
     """Run the command line; ends by SystemExit."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ shows ?, rather than a traceback
     app()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -194,3 +195,11 @@ def test_the_module_is_the_command() -> None:
     command = [sys.executable, "-m", "stackscope", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, f"stackscope {__version__}\n")
+
+
+def test_a_terminal_without_the_characters_gets_others() -> None:
+    command = [sys.executable, "-m", "stackscope", "doctor"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
+    assert done.stderr == b""
+    assert b"ascii: ? and ? may not show" in done.stdout
