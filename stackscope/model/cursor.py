@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import BinaryIO, Final, TypeAlias
 
+from stackscope import units
+
 WINDOW_BYTES: Final = 1 << 20
 """A 262k vocabulary takes 6.5 MB of header, walked in 0.07 s; the window bounds memory, whatever the file claims."""
 
@@ -75,7 +77,7 @@ class Cursor:
         if length > self.end - self.position:
             raise CutShortError
         if length > limit:
-            raise DamagedError(f"it claims a text of {length:,} bytes")
+            raise DamagedError(f"it claims a text of {units.count(length)} bytes")
         return self.raw(length)
 
     def skip(self, n_bytes: int) -> None:
@@ -86,7 +88,7 @@ class Cursor:
     def skip_strings(self, count: int) -> None:
         """Pass over `count` strings by their lengths alone: 0.2 µs each."""
         if count > MAX_ARRAY_STRINGS:
-            raise DamagedError(f"it claims a list of {count:,} texts")
+            raise DamagedError(f"it claims a list of {units.count(count)} texts")
         if count * U64.size > self.end - self.position:
             raise CutShortError
         unpack_from = U64.unpack_from

@@ -288,8 +288,10 @@ class _Fetch:
             read_header(partial)
         except ModelFileError as error:
             partial.unlink()
+            whole_name = f"{self.wanted.repository}/{shown(self.wanted.file)}"
             raise DownloadError(
-                f"{shown(self.wanted.file)} on the Hub is not an intact GGUF file: {error.message}"
+                f"{error.message.replace(shown(partial), whole_name)} It was deleted again.",
+                remedy="Choose another file of the repository.",
             ) from error
         return digest
 

@@ -23,9 +23,14 @@ PARTIAL_SUFFIX: Final = ".partial"
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
+def printable(text: str) -> str:
+    """A text out of a file, for a message of one line: what would move or colour the terminal is replaced."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
 def shown(path: Path | str) -> str:
-    """A path as printable text: bytes of its name that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
+    """A path as printable text: bytes of its name that are not UTF-8 are replaced too."""
+    return printable(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def open_model(path: Path) -> BinaryIO:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.errors import ModelFileError
 from stackscope.model import architectures as a
-from stackscope.model.files import shown
+from stackscope.model.files import printable, shown
 from stackscope.records import LayerSummary
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Keys:
     def required(self, name: str) -> int:
         value = self.integer(name)
         if value is None:
-            raise ModelFileError(f"{shown(self.path)} does not say its {self.architecture}.{name}.", remedy=_CONVERT)
+            key = f"{printable(self.architecture)}.{name}"
+            raise ModelFileError(f"{shown(self.path)} does not say its {key}.", remedy=_CONVERT)
         return value
 
     def per_layer(self, name: str, n_layers: int, *, default: list[int]) -> list[int]:
@@ -73,7 +74,8 @@ class Keys:
         return int(value)
 
     def _wrong(self, name: str, what: str) -> ModelFileError:
-        return ModelFileError(f"{shown(self.path)} has {what} for {self.architecture}.{name}.", remedy=_CONVERT)
+        key = f"{printable(self.architecture)}.{name}"
+        return ModelFileError(f"{shown(self.path)} has {what} for {key}.", remedy=_CONVERT)
 
 
 _CONVERT: Final = "Convert the model anew, or get it from another source."

@@ -16,7 +16,7 @@ import msgspec
 from stackscope import units
 from stackscope.errors import ModelFileError
 from stackscope.model import cursor as c
-from stackscope.model.files import open_model, shown
+from stackscope.model.files import open_model, printable, shown
 from stackscope.model.ggml_types import BY_ID, REMOVED, TYPE_COUNT
 from stackscope.model.impostors import PREFIX_BYTES, impostor
 
@@ -32,7 +32,7 @@ _MIN_PAIR_BYTES: Final = 14
 _MIN_TENSOR_BYTES: Final = 24
 """An empty name's length (8), a number of dimensions (4), a type (4) and an offset (8)."""
 
-_RAW_PART: Final = re.compile(r"(\.part-?\w+|-split-[a-z]+)$")
+_RAW_PART: Final = re.compile(r"(\.part-?(\d\w*|[a-z]{1,2})|-split-[a-z]+)$")
 _FETCH_AGAIN: Final = "Download or copy it again; stackscope models get continues where a download stopped."
 
 
@@ -157,7 +157,7 @@ def _version(path: Path, cursor: c.Cursor) -> int:
 def _count(cursor: c.Cursor, what: str, limit: int, min_bytes: int) -> int:
     count = cursor.integer(c.I64)
     if not 0 <= count <= limit:
-        raise c.DamagedError(f"it claims {count:,} {what}")
+        raise c.DamagedError(f"it claims {units.count(count)} {what}")
     if count * min_bytes > cursor.end - cursor.position:
         raise c.CutShortError
     return count
@@ -216,11 +216,12 @@ def _tensors(path: Path, cursor: c.Cursor, n_tensors: int, alignment: int) -> tu
     for _ in range(n_tensors):
         name = cursor.string(limit=MAX_TENSOR_NAME)
         if name in seen:
-            raise c.DamagedError(f"the tensor {_text(name)} comes twice")
+            raise c.DamagedError(f"the tensor {printable(_text(name))} comes twice")
         seen.add(name)
         tensor = _tensor(path, cursor, _text(name))
         if tensor.offset != expected:
-            raise c.DamagedError(f"the tensor {tensor.name} lies at {tensor.offset:,} where {expected:,} was expected")
+            places = f"lies at {units.count(tensor.offset)} where {units.count(expected)} was expected"
+            raise c.DamagedError(f"the tensor {printable(tensor.name)} {places}")
         expected = _padded(tensor.offset + tensor.bytes, alignment)
         tensors.append(tensor)
     return tuple(tensors)
@@ -229,17 +230,19 @@ def _tensors(path: Path, cursor: c.Cursor, n_tensors: int, alignment: int) -> tu
 def _tensor(path: Path, cursor: c.Cursor, name: str) -> TensorInfo:
     n_dimensions = cursor.integer(c.U32)
     if n_dimensions > MAX_DIMENSIONS:
-        raise c.DamagedError(f"the tensor {name} has {n_dimensions:,} dimensions")
+        raise c.DamagedError(f"the tensor {printable(name)} has {units.count(n_dimensions)} dimensions")
     shape = tuple(cursor.integer(c.I64) for _ in range(n_dimensions))
     type_id, offset = cursor.integer(c.I32), cursor.integer(c.U64)
     elements = math.prod(shape)
     if any(n < 0 for n in shape) or elements >= 1 << 63:
-        raise c.DamagedError(f"the tensor {name} has the shape {shape}")
+        raise c.DamagedError(f"the tensor {printable(name)} has the shape {shape}")
     storage = BY_ID.get(type_id)
     if storage is None:
         raise _unknown_type(path, name, type_id)
     if shape and shape[0] % storage.block != 0:
-        raise c.DamagedError(f"a row of {name} has {shape[0]:,} elements, not a multiple of {storage.block}")
+        raise c.DamagedError(
+            f"a row of {printable(name)} has {units.count(shape[0])} elements, not a multiple of {storage.block}"
+        )
     return TensorInfo(name, storage.name, shape, offset, elements // storage.block * storage.bytes)
 
 
@@ -254,7 +257,7 @@ def _unknown_type(path: Path, name: str, type_id: int) -> Exception:
             f"{shown(path)} holds weights of type {type_id}, which is newer than the installed llama.cpp.",
             remedy="Update Stackscope, or get the model in an older type such as Q4_K_M.",
         )
-    return c.DamagedError(f"the tensor {name} has the impossible type {type_id}")
+    return c.DamagedError(f"the tensor {printable(name)} has the impossible type {type_id}")
 
 
 def _check_extent(path: Path, tensors: tuple[TensorInfo, ...], data_offset: int, file_bytes: int) -> None:
@@ -264,10 +267,8 @@ def _check_extent(path: Path, tensors: tuple[TensorInfo, ...], data_offset: int,
     if needed > file_bytes:
         first = next(t for t in tensors if data_offset + t.offset + t.bytes > file_bytes)
         share = units.percent(file_bytes / needed)
-        raise _cut_short(
-            path,
-            f"has {units.data_size(file_bytes)} of {units.data_size(needed)} ({share}) and ends inside {first.name}",
-        )
+        sizes = f"{units.data_size(file_bytes)} of {units.data_size(needed)} ({share})"
+        raise _cut_short(path, f"has {sizes} and ends inside {printable(first.name)}")
     if data_offset > file_bytes:  # only empty tensors: nothing to read, but the C reader would refuse it
         raise c.CutShortError
 

@@ -16,7 +16,7 @@ from stackscope import units
 from stackscope.errors import ModelFileError, UsageError
 from stackscope.model import cursor as c
 from stackscope.model.catalog import folder_of
-from stackscope.model.files import open_model, require_new, shown, whole_file
+from stackscope.model.files import open_model, printable, require_new, shown, whole_file
 from stackscope.model.ftypes import split_type
 from stackscope.model.ggml_types import BY_NAME, row_bytes
 from stackscope.model.header import Header, TensorInfo, read_header
@@ -141,7 +141,10 @@ def _feed_forward(header: Header) -> int:
     """The feed-forward width. Raises `ModelFileError`, with the reason, for a model that cannot be widened."""
     architecture = header.metadata.get("general.architecture")
     if architecture not in GATED:
-        raise _refusal(header, f"of architecture {architecture}, not known to have plainly gated feed-forward blocks")
+        raise _refusal(
+            header,
+            f"of architecture {printable(str(architecture))}, not known to have plainly gated feed-forward blocks",
+        )
     width = header.metadata.get(f"{architecture}.feed_forward_length")
     blocks = header.metadata.get(f"{architecture}.block_count")
     if not isinstance(width, int) or not isinstance(blocks, int) or width < 1:
@@ -162,7 +165,7 @@ def _feed_forward(header: Header) -> int:
     for name in shapes:
         part = _part(name)
         if part.startswith("ffn_") and part not in known:
-            raise _refusal(header, f"with {name}, which may depend on the feed-forward width")
+            raise _refusal(header, f"with {printable(name)}, which may depend on the feed-forward width")
     return width
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,20 +124,25 @@ def quantise(
             child.kill()
             raise
     if child.returncode != 0:
-        raise failure(f"Quantising {shown(source)} failed", child.returncode, kept)
+        remedy = "Choose another type; if the model should be damaged, get it again."
+        raise failure(f"Quantising {shown(source)} failed", child.returncode, kept, remedy=remedy)
 
 
-def failure(what: str, return_code: int, log: list[str]) -> ModelFileError:
+def failure(what: str, return_code: int, log: list[str], *, remedy: str | None = None) -> ModelFileError:
     """The sentence for a child that ended badly: the signal that killed it, or the library's own last complaint."""
+    remedy = _DAMAGED if remedy is None else remedy
     lines = [line.strip() for line in log if line.strip()]
     if return_code < 0:
         name = signal.Signals(-return_code).name
         detail = next((line for line in lines if "GGML_ASSERT" in line or "abort" in line.lower()), None)
-        return ModelFileError(f"{what}: it ended with {name}{f' ({detail})' if detail else ''}.", remedy=_DAMAGED)
+        return ModelFileError(f"{what}: it ended with {name}{f' ({detail})' if detail else ''}.", remedy=remedy)
     complaints = [line for line in lines if "failed" in line or "error" in line.lower()]
-    detail = (complaints or lines or ["it gave no reason"])[0]
-    return ModelFileError(f"{what}: {detail}.", remedy=_DAMAGED)
+    detail = _FUNCTION.sub("", (complaints or lines or ["it gave no reason"])[0])
+    return ModelFileError(f"{what}: {detail.rstrip('.')}.", remedy=remedy)
 
+
+_FUNCTION: Final = re.compile(r"^.*\b(llama|gguf|ggml)_\w+: ")
+"""What the library puts in front of a complaint: its function's name, behind whatever it had begun to say."""
 
 _DAMAGED: Final = "The file is damaged, or made for another version of llama.cpp: get it again, or convert it anew."
 

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
+from stackscope import units
 from stackscope.errors import LibraryError
 from stackscope.model import architectures, geometry, native
-from stackscope.model.files import shown
+from stackscope.model.files import printable, shown
 from stackscope.model.ggml_types import row_bytes
 from stackscope.model.header import Header, TensorInfo, read_header
 from stackscope.model.roles import is_matrix, layer_of, role_of
@@ -172,7 +173,7 @@ def load_spec(path: Path | str) -> ModelSpec:
         data_offset=found.data_offset,
         alignment=found.alignment,
         architecture=architecture,
-        name=_text(found.metadata, "general.name") or header.path.stem,
+        name=printable(_text(found.metadata, "general.name") or header.path.stem),
         file_type=_number(found.metadata, "general.file_type"),
         vocabulary=_vocabulary(keys, header, found),
         context=keys.required("context_length"),
@@ -193,9 +194,10 @@ def _require_agreement(header: Header, found: native.NativeHeader) -> None:
     ours = [(t.name, t.type, (*t.shape, 1, 1, 1, 1)[:4], t.offset, t.bytes) for t in header.tensors]
     for mine, theirs in zip(ours, found.tensors, strict=False):
         if mine != theirs:
+            sizes = [f"{units.count(row[4])} bytes of {row[1]}" for row in (theirs, mine)]
+            name = f"{printable(mine[0])} of {shown(header.path)}"
             raise LibraryError(
-                f"The inference library reads {mine[0]} of {shown(header.path)} as {theirs[4]:,} bytes of {theirs[1]} "
-                f"where {mine[4]:,} bytes of {mine[1]} were expected.",
+                f"The inference library reads {name} as {sizes[0]}, not {sizes[1]}.",
                 remedy="Install the version of llama-cpp-python that Stackscope names.",
             )
 

@@ -188,6 +188,13 @@ def test_a_name_that_is_not_utf8_can_be_shown(tmp_path: Path) -> None:
     caught.value.message.encode()
 
 
+def test_a_name_that_would_break_the_line_is_replaced(tmp_path: Path) -> None:
+    tensors = [Tensor("a\nb\x1b[2J", (4,)), Tensor("a\nb\x1b[2J", (4,))]
+    path = tmp_path / "m.gguf"
+    assert "\x1b" not in refusal(path, gguf_bytes(keys("llama"), tensors)).message
+    assert "\x1b" not in refusal(path, gguf_bytes(keys("a\x1bb", pooling_type=1), [WEIGHT])).message
+
+
 def test_values_of_every_type_are_read(tmp_path: Path) -> None:
     values: dict[str, Value] = {
         "u8": Typed(0, 200), "i8": Typed(1, -3), "u16": Typed(2, 60000), "i16": Typed(3, -300), "u32": 7, "i32": -7,
