@@ -113,7 +113,7 @@ class StopMatcher:
         return emitted._replace(tokens=self._n_counted)
 
     def _release(self, pending: str, n_characters: int, stop: int | None) -> Emitted:
-        self._held = pending[n_characters:] if stop is None else ""
+        self._held = pending[n_characters:]
         self._n_released += n_characters
         n_tokens = bisect_left(self._begins, self._n_released)
         del self._begins[:n_tokens]

@@ -18,7 +18,7 @@ SETTINGS = [
     for setting in [
         *product((0, 1, 5, 40, 300, 10**6), (1.0, 0.95, 0.4, 1e-6), (0.0, 0.05, 0.6), (1,)),
         (40, 0.1, 0.9, 3), (0, 0.1, 0.9, 3), (0, 1.0, 0.9, 3), (0, 1.0, 2.0, 1), (5, 0.95, 0.05, 50), (0, 1.0, 1.0, 1),
-        (-1, 0.0, -1.0, 1), (0, 0.999_999_99, 1e-50, 1),
+        (-1, 0.0, -1.0, 1), (0, 0.1, 0.0, 300), (0, 0.999_999_99, 1e-50, 1),
     ]
 ]  # fmt: skip
 
@@ -46,6 +46,15 @@ def test_truncation_by_hand() -> None:
 def test_equal_logits_at_the_edge_keep_the_smallest_ids() -> None:
     row = np.array([1.0, 2.0, 2.0, 2.0, 0.0, 2.0], np.float32)
     assert NumpyTruncation(3, 1.0, 0.0).candidates(row)[0].tolist() == [1, 2, 3]
+    many = np.random.default_rng(0).integers(0, 9, 5_000).astype(np.float32)
+    by_logit_then_id = np.lexsort((np.arange(5_000), -many))
+    assert NumpyTruncation(1_000, 1.0, 0.0).candidates(many)[0].tolist() == by_logit_then_id[:1_000].tolist()
+
+
+@pytest.mark.parametrize("top_k", [0, 3])
+def test_min_p_keeps_what_is_exactly_at_its_edge(top_k: int) -> None:
+    row = np.array([1.0, 2.0, 2.0, 0.0], np.float32)
+    assert NumpyTruncation(top_k, 1.0, 1.0).candidates(row)[0].tolist() == [1, 2]
 
 
 def test_a_vocabulary_of_equal_logits_is_kept_in_order() -> None:
@@ -61,7 +70,7 @@ def test_excluded_tokens_are_never_candidates_of_positive_probability() -> None:
         assert d.ids[d.probs > 0.0].tolist() in ([40_000, 4], [4, 40_000])
 
 
-@pytest.mark.parametrize("n_vocab", [10, 100_000])
+@pytest.mark.parametrize("n_vocab", [10, 100_003])
 @pytest.mark.parametrize("setting", [NumpyTruncation(), NumpyTruncation(0), NumpyTruncation(0, 1.0)])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_broken_row_is_an_error(n_vocab: int, setting: NumpyTruncation, bad: float) -> None:
