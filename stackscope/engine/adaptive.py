@@ -20,7 +20,7 @@ _PRIOR_WEIGHT: Final = 1.0
 
 
 class AdaptiveLength(Protocol):
-    """The adaptive draft length of one sequence. Deterministic, and never stuck at 0: it probes now and then."""
+    """The adaptive draft length of one sequence. Deterministic; never stuck at 0 where a draft could pay."""
 
     def choose(self, cap: int, sequences: int = 1) -> int:
         """Tokens to draft next, 0 to `cap`; called once per round.
