@@ -30,6 +30,7 @@ Generated from the metric classes by `scripts/generate_metrics_doc.py`; do not e
 - Warm-up is left out only when asked for; what was left out is counted apart.
 - When the configuration changes during a run, `epochs` has every metric once per configuration. A request is in an
   epoch when it arrived and ran under that configuration alone; the others are `spanning_requests`.
+  The idle time in which the configuration changed (a rebuild, for instance) belongs to the run and to no epoch.
 - *Needs* names what a source must know; without it the value is `null`. `steps` and `requests` are the records
   themselves, `model` the geometry of the target (and of the draft model, when one runs), `limits` the limits asked for.
 """

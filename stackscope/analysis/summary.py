@@ -79,7 +79,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class EpochSummary(Summary):
-    """The metrics of the records under one configuration. Requests are those that arrived and ran under it alone."""
+    """The metrics of the records under one configuration. Requests are those that arrived and ran under it alone; the
+    idle time in which the configuration changed belongs to the run, and to no epoch."""
 
     number: int = 0
     began_ns: int = 0
@@ -154,6 +155,8 @@ class RunSummary:
         self._last_end_ns: int | None = None
         self._boundaries: list[tuple[int, int]] = []
         """(first step, epoch) of each stretch of steps."""
+        self._between_ns = 0
+        """Idle time between the last step of an epoch and the first of the next: a rebuild, for instance."""
         self._ended: str | None = None
 
     def write(self, record: AnyRecord) -> None:
@@ -177,7 +180,7 @@ class RunSummary:
         epochs = [self._epochs[number] for number in sorted(self._epochs)]
         ran = [epoch for epoch in epochs if epoch.steps.steps > 0]
         return RunResult(
-            self._values(epochs, self._requests),
+            self._values(_figures(epochs, self._requests, self._limits, between_ns=self._between_ns)),
             epochs=tuple(self._epoch_summary(epoch) for epoch in ran) if len(ran) > 1 else (),
             spanning_requests=self._requests.finished - sum(epoch.requests.finished for epoch in epochs),
             limits=self._limits,
@@ -238,10 +241,12 @@ class RunSummary:
         if step.epoch != self._epoch.number:
             # Its event was lost, or precedes the last steps of the epoch before.
             self._epoch = self._epochs.setdefault(step.epoch, _Epoch(step.epoch, step.start_ns))
-        if not self._boundaries or self._boundaries[-1][1] != step.epoch:
-            self._boundaries.append((step.n, step.epoch))
         idle_ns = 0 if self._last_end_ns is None else max(step.start_ns - self._last_end_ns, 0)
         self._last_end_ns = step.end_ns
+        if not self._boundaries or self._boundaries[-1][1] != step.epoch:
+            self._boundaries.append((step.n, step.epoch))
+            self._between_ns += idle_ns
+            idle_ns = 0
         self._epoch.add(step, idle_ns)
 
     def _add_request(self, request: RequestRecord) -> None:
@@ -269,19 +274,18 @@ class RunSummary:
         return self._epochs[self._boundaries[place][1]] if place >= 0 else None
 
     def _epoch_summary(self, epoch: _Epoch) -> EpochSummary:
-        values = self._values([epoch], epoch.requests)
+        values = self._values(_figures([epoch], epoch.requests, self._limits))
         return EpochSummary(values, number=epoch.number, began_ns=epoch.began_ns, config=epoch.config)
 
-    def _values(self, epochs: list[_Epoch], requests: RequestTotals) -> dict[str, object]:
-        figures = _figures(epochs, requests, self._limits)
+    def _values(self, figures: Figures) -> dict[str, object]:
         known = frozenset() if self._header is None else frozenset(self._header.capabilities)
         # A header without capabilities makes no statement about them.
         unknown = CAPABILITIES - known if known else frozenset()
         return {m.tag: None if unknown.intersection(m.needs) else m.compute(figures) for m in METRICS}
 
 
-def _figures(epochs: list[_Epoch], requests: RequestTotals, limits: ServiceLimits) -> Figures:
-    """The sums of several epochs as one."""
+def _figures(epochs: list[_Epoch], requests: RequestTotals, limits: ServiceLimits, *, between_ns: int = 0) -> Figures:
+    """The sums of several epochs, and of the idle time between them, as one."""
     steps, events = epochs[0].steps, epochs[0].events
     target, draft = epochs[0].target, epochs[0].draft
     if len(epochs) > 1:
@@ -289,6 +293,7 @@ def _figures(epochs: list[_Epoch], requests: RequestTotals, limits: ServiceLimit
         for epoch in epochs:
             steps.merge(epoch.steps)
             events.merge(epoch.events)
+        steps.time.idle_ns += between_ns
         for epoch in epochs[1:]:
             target = _sum(target, epoch.target)
             draft = _sum(draft, epoch.draft)

@@ -196,6 +196,21 @@ def test_changes_are_counted() -> None:
     assert result[IdleTime] == 40 * MS
 
 
+def test_the_time_of_a_rebuild_slows_the_run_and_no_epoch() -> None:
+    """Two steps of 1 ms with 40 ms between them: 2 tokens in 42 ms, and a token per ms under either configuration."""
+    result = summed(
+        [
+            HEADER,
+            step(decode(0, cached=5)),
+            change(1, START, at_ns=MS, kind="rebuild", duration_ns=40 * MS),
+            step(decode(0, cached=6), n=1, start_ns=41 * MS, epoch=1),
+        ]
+    ).result()
+    assert result[OutputRate] == pytest.approx(2 / 0.042)
+    assert [epoch[OutputRate] for epoch in result.epochs] == [1000.0, 1000.0]
+    assert [epoch[IdleTime] for epoch in result.epochs] == [0, 0]
+
+
 def test_the_time_of_a_rebuild_that_was_not_timed_is_unknown() -> None:
     result = summed([HEADER, change(1, START, at_ns=MS, kind="rebuild")]).result()
     assert result[Rebuilds] == 1
