@@ -50,7 +50,7 @@ def list_models(*, json: bool = False) -> None:
     console.print(table)
     console.print(f"\nVariants and downloads are kept in {shown(cache_folder())}", soft_wrap=True)
     if any(entry.kind == "unfinished" for entry in entries):
-        console.print("An unfinished download continues with: stackscope models get OWNER/REPO/FILE", soft_wrap=True)
+        console.print("What is unfinished goes on, or is cleared away, when its command is given again", soft_wrap=True)
 
 
 def show(model: Path | str, *, json: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import shutil
 import stat
@@ -13,6 +14,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from stackscope import units
 from stackscope.errors import ModelFileError, UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,26 +60,51 @@ def open_model(path: Path) -> BinaryIO:
 def whole_file(output: Path, *, needs: int) -> Iterator[Path]:
     """Give the name of a temporary file beside `output`, and rename it to `output` when the block ends well.
 
-    On any failure, Ctrl-C included, the temporary file is removed and an earlier `output` is untouched. `needs` is the
-    expected size in bytes. Raises `ModelFileError` when the folder cannot be written or has not that much room, before
-    anything is written.
+    On any failure, Ctrl-C included, the temporary file is removed and an earlier `output` is untouched; what a killed
+    writer of the same file left behind is removed first. `needs` is the expected size in bytes. Raises `ModelFileError`
+    when the folder cannot be written or has not that much room, before anything is written.
     """
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(output)
         require_room(output, needs)
         handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=PARTIAL_SUFFIX, dir=output.parent)
-        os.close(handle)
     except OSError as error:
         raise cannot_write(output, error, needs=needs) from error
     temporary = Path(name)
     try:
+        _lock(handle)
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # mkstemp makes it private to the user
         temporary.replace(output)
     except OSError as error:
         raise cannot_write(output, error, needs=needs) from error
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock that says that a file is being written; it goes with the process. False: another has it."""
+    if fcntl is None:  # Windows: an open file cannot be deleted there anyway
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(output: Path) -> None:
+    """Delete part files of `output` that nobody is writing: a gigabyte each, after a kill."""
+    for path in output.parent.glob(f".{glob.escape(output.name)}.*{PARTIAL_SUFFIX}"):
+        with contextlib.suppress(OSError):  # somebody else's file, or just gone: it is not in the way
+            handle = os.open(path, os.O_RDWR)
+            try:
+                if _lock(handle):
+                    path.unlink(missing_ok=True)
+            finally:
+                os.close(handle)
 
 
 def require_room(output: Path, needs: int) -> None:

@@ -82,7 +82,8 @@ def plan(header: Header, megabytes: float) -> Plan:
     """
     width_before = _feed_forward(header)
     if not math.isfinite(megabytes) or megabytes <= 0:
-        raise UsageError("The size is a positive number of megabytes.", remedy="For example: --size 200.")
+        remedy = "For example: stackscope models inflate lab-target-f16 200."
+        raise UsageError("The size is a positive number of megabytes.", remedy=remedy)
     at_first = header.data_offset + _section_bytes(header, width_before)
     per_step = _section_bytes(header, width_before + STEP) - _section_bytes(header, width_before)
     width = STEP * round((megabytes * 1e6 - at_first) / per_step + width_before / STEP)

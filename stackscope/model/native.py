@@ -133,11 +133,12 @@ def failure(what: str, return_code: int, log: list[str], *, remedy: str | None =
     remedy = _DAMAGED if remedy is None else remedy
     lines = [line.strip() for line in log if line.strip()]
     if return_code < 0:
-        name = signal.Signals(-return_code).name
+        known = {s.value: s.name for s in signal.Signals}
+        name = known.get(-return_code, f"signal {-return_code}")
         detail = next((line for line in lines if "GGML_ASSERT" in line or "abort" in line.lower()), None)
         return ModelFileError(f"{what}: it ended with {name}{f' ({detail})' if detail else ''}.", remedy=remedy)
     complaints = [line for line in lines if "failed" in line or "error" in line.lower()]
-    detail = _FUNCTION.sub("", (complaints or lines or ["it gave no reason"])[0])
+    detail = _FUNCTION.sub("", (complaints or lines[-1:] or ["it gave no reason"])[0])
     return ModelFileError(f"{what}: {detail.rstrip('.')}.", remedy=remedy)
 
 

@@ -16,6 +16,7 @@ import ctypes
 import json
 import math
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -207,7 +208,17 @@ def quantise(folder: Path, source: str, output: str, ftype: int, n_threads: int,
     return int(lib.llama_model_quantize(os.fsencode(source), os.fsencode(output), ctypes.byref(params)))
 
 
+def end_with_parent() -> None:
+    """Do not go on alone when the parent is killed: end at once on Linux, elsewhere at the next line of log."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def main(arguments: list[str]) -> int:
+    end_with_parent()
     verb, folder = arguments[0], Path(arguments[1])
     result: object
     if verb == "read":

@@ -85,8 +85,7 @@ def quantise(
     _require_float(header, kind, requantise=requantise)
     target = default_output(source, kind) if output is None else output
     require_new(target, source=header.path, replace=replace)
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    run = _Run(header.path, FILE_TYPES[kind], n_threads or threads or 1, requantise, on_progress)
+    run = _Run(header.path, FILE_TYPES[kind], _cores() if n_threads is None else n_threads, requantise, on_progress)
     needs = run.forecast(kind, target) + header.data_offset + MARGIN_BYTES
     with whole_file(target, needs=needs) as temporary:
         run.write(temporary, target, needs)
@@ -159,6 +158,14 @@ class _Run:
             self._write_failed = True
         if self.on_progress is not None and (found := _STEP.match(line)):
             self.on_progress(Progress(found[3], int(found[1]), int(found[2])))
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    counted = os.cpu_count()
+    return 1 if counted is None else counted
 
 
 def _require_float(header: Header, kind: str, *, requantise: bool) -> None:

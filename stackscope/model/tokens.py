@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeGuard
 
 from stackscope import units
+from stackscope.errors import ModelFileError
 from stackscope.model import cursor as c
-from stackscope.model.files import open_model
-from stackscope.model.header import ArrayInFile, Header, read_header
+from stackscope.model.files import open_model, shown
+from stackscope.model.header import ArrayInFile, Header, Value, read_header
 
 if TYPE_CHECKING:
     from stackscope.model.spec import ModelSpec
@@ -36,9 +37,10 @@ def tokenizer_difference(target: Path | str | ModelSpec, draft: Path | str | Mod
         return f"The target's tokenizer is of type {kinds[0]}, the draft's of type {kinds[1]}."
     lists = [metadata.get("tokenizer.ggml.tokens") for metadata in (a, b)]
     first, second = lists
-    if not isinstance(first, ArrayInFile) or not isinstance(second, ArrayInFile):
-        lacking = "target" if not isinstance(first, ArrayInFile) else "draft"
-        return f"The {lacking}'s file holds no vocabulary to compare."
+    if not _is_texts(first):
+        return "The target's file holds no vocabulary to compare."
+    if not _is_texts(second):
+        return "The draft's file holds no vocabulary to compare."
     if first.n_elements != second.n_elements:
         sizes = f"{units.count(first.n_elements)} tokens, the draft's {units.count(second.n_elements)}"
         return (
@@ -48,7 +50,15 @@ def tokenizer_difference(target: Path | str | ModelSpec, draft: Path | str | Mod
         ids = [metadata.get(f"tokenizer.ggml.{key}") for metadata in (a, b)]
         if None not in ids and ids[0] != ids[1]:
             return f"The {name} is {ids[0]} in the target and {ids[1]} in the draft."
-    return _first_different_text(ours, first, theirs, second)
+    try:
+        return _first_different_text(ours, first, theirs, second)
+    except c.CutShortError:
+        changed = f"{shown(ours.path)} or {shown(theirs.path)}"
+        raise ModelFileError(f"{changed} changed while it was read.", remedy="Try again.") from None
+
+
+def _is_texts(value: Value | None) -> TypeGuard[ArrayInFile]:
+    return isinstance(value, ArrayInFile) and value.type == c.STRING
 
 
 def _first_different_text(ours: Header, first: ArrayInFile, theirs: Header, second: ArrayInFile) -> str | None:
@@ -60,8 +70,8 @@ def _first_different_text(ours: Header, first: ArrayInFile, theirs: Header, seco
         for token in range(first.n_elements):
             texts = left.string(), right.string()
             if texts[0] != texts[1]:
-                shown = [text.decode("utf-8", "replace") for text in texts]
-                return f"Token {token} is {shown[0]!r} in the target and {shown[1]!r} in the draft."
+                one, other = (text.decode("utf-8", "replace") for text in texts)
+                return f"Token {token} is {one!r} in the target and {other!r} in the draft."
     return None
 
 

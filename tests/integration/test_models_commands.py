@@ -51,7 +51,7 @@ def test_the_list_names_what_is_unfinished(capsys: pytest.CaptureFixture[str]) -
     models.list_models()
     shown = lines(capsys)
     assert any("unfinished  2.00 kB" in line for line in shown)
-    assert "models get" in shown[-1]
+    assert "command is given again" in shown[-1]
 
 
 def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,14 @@ def test_nothing_is_left_of_a_failure_and_an_earlier_file_stays(tmp_path: Path, 
     assert list(tmp_path.iterdir()) == [output]
 
 
+def test_parts_that_a_killed_writer_left_are_cleared_and_those_being_written_are_not(tmp_path: Path) -> None:
+    output = tmp_path / "m.gguf"
+    (tmp_path / ".m.gguf.killed.partial").write_bytes(b"half")
+    (tmp_path / ".m2.gguf.other.partial").write_bytes(b"half")
+    with whole_file(output, needs=5) as first, whole_file(output, needs=5) as second:
+        assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, ".m2.gguf.other.partial"}
+
+
 def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path) -> None:
     output = tmp_path / "m.gguf"
     with (

@@ -200,7 +200,9 @@ def test_a_child_that_aborts_is_one_sentence() -> None:
     assert error.message == "Reading m.gguf failed: it ended with SIGABRT (ggml.c:12: GGML_ASSERT(x > 0) failed)."
     assert native.failure("It", -9, []).message == "It: it ended with SIGKILL."
     assert native.failure("It", 1, []).message == "It: it gave no reason."
-    assert native.failure("It", 1, ["a", "b: failed to open"]).message == "It: b: failed to open."
+    assert native.failure("It", 1, ["a", "b: failed to open", "c failed"]).message == "It: b: failed to open."
+    assert native.failure("It", 1, ["loading", "not as tested"]).message == "It: not as tested."
+    assert native.failure("It", -40, []).message == "It: it ended with signal 40."
 
 
 @pytest.mark.parametrize("architecture", sorted(TINY))

@@ -79,6 +79,9 @@ def test_an_id_that_only_one_file_states_is_no_difference(tmp_path: Path) -> Non
 def test_a_model_without_a_vocabulary(tmp_path: Path) -> None:
     bare: dict[str, Value] = {"tokenizer.ggml.model": "gpt2"}
     assert difference(tmp_path, tokenizer(), bare) == "The draft's file holds no vocabulary to compare."
+    assert difference(tmp_path, bare, tokenizer()) == "The target's file holds no vocabulary to compare."
+    numbers = tokenizer() | {"tokenizer.ggml.tokens": [1, 2, 3]}
+    assert difference(tmp_path, tokenizer(), numbers) == "The draft's file holds no vocabulary to compare."
 
 
 def test_a_vocabulary_of_megabytes_that_differs_at_its_end(tmp_path: Path) -> None:
