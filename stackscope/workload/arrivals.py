@@ -54,6 +54,10 @@ class PacedArrivals:
         """What is left of the running gap from `_from_ns` on, in mean gaps."""
 
     @property
+    def rate(self) -> float:
+        return self._rate
+
+    @property
     def next_ns(self) -> int | None:
         if self._left <= 0:
             return round(self._from_ns)

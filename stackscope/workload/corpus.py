@@ -92,6 +92,18 @@ def code_file(number: int, n_chars: int, order: tuple[int, ...]) -> str:
     return "".join(parts)
 
 
+def code_passage(module: int, place: float, n_chars: int) -> str:
+    """`n_chars` characters of source, from the beginning of the line `place` (0 to 1) of the way into a module."""
+    texts = modules()
+    text = texts[module]
+    start = text.rfind("\n", 0, int(place * len(text))) + 1
+    passage = text[start : start + n_chars]
+    while len(passage) < n_chars:
+        module = (module + 1) % len(texts)
+        passage += texts[module][: n_chars - len(passage)]
+    return passage
+
+
 def document_text(number: int, n_chars: int) -> tuple[str, Document]:
     """A document of at least `n_chars` characters under a title of its own, and the document that it begins with."""
     library = documents()

@@ -7,6 +7,7 @@ looping for hours or from doubling a string forty times; here every loop turn, c
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,10 +158,20 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Refused: a format can ask for a width of gigabytes."""
-        if super().wrap_str_format(value) is not None:
-            raise SecurityError("str.format is not supported")
-        return None
+        """`str.format` without format specifications: one can ask for a width of gigabytes."""
+        sandboxed = super().wrap_str_format(value)
+        if sandboxed is None:
+            return None
+        pattern = str(value.__self__)
+        if re.search(r"\{[^{}]*[:\[.{]", pattern):
+            raise SecurityError("str.format is supported for plain {} fields only")
+
+        def plain_format(*args: Any, **kwargs: Any) -> str:
+            longest = max((len(str(part)) for part in (*args, *kwargs.values())), default=0)
+            self.budget.text(len(pattern) + pattern.count("{") * longest)
+            return sandboxed(*args, **kwargs)
+
+        return plain_format
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         self.budget.value(left)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Literal
 
 from stackscope.errors import WorkloadError
-from stackscope.workload.sandbox import TemplateSandbox
+from stackscope.workload.entries import Message
+from stackscope.workload.sandbox import BudgetError, TemplateSandbox
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.workload.jobs import Tokenizer
-
-Role: TypeAlias = Literal["system", "user", "assistant"]
 
 # A template that prints today's date would make every day's prompts different; a run must be repeatable.
 TEMPLATE_DATE: Final = datetime(2025, 1, 1)
@@ -24,21 +21,15 @@ _REMEDY: Final = "Use plain text instead (template = plain), or a model file wit
 _PROBE: Final = "Zq7"
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One turn of a conversation."""
-
-    role: Role
-    content: str
-
-
 class ChatFormat:
     """How the messages of a conversation become the text of a prompt.
 
     Plain text, where there is no template, is the system prompt and an empty line, then `User:` and `Assistant:` lines,
     the last one open; a line that begins with `User:` ends an answer.
 
-    A role order that the template refuses is changed as little as will do: neighbours of one role are joined, and then
-    the system prompt goes in front of the first user message. So it does when the template would silently drop it.
+    Messages that the template refuses are changed as little as will do: empty ones become `...` and neighbours of one
+    role are joined; failing that, the system prompt goes in front of the first user message, as it does when the
+    template would silently drop it.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, template: Literal["model", "plain"] = "model") -> None:
@@ -56,8 +47,9 @@ class ChatFormat:
         # Jinja's compiler can fail with anything that Python's can: nesting too deep, a number too long.
         except Exception as error:
             raise WorkloadError(f"The model's chat template is broken: {_reason(error)}.", remedy=_REMEDY) from error
-        self._has_parts = False
-        self._find_content_form()
+        self._has_parts: bool = False
+        self._tools: tuple[()] | None = None
+        self._find_form()
         self._keeps_system = self._tries((Message("system", _PROBE), Message("user", "?")), expect=_PROBE)
         self._closing = self._find_closing()
 
@@ -85,10 +77,10 @@ class ChatFormat:
         try:
             return self._render(messages)
         except WorkloadError:
-            joined = _joined(messages)
+            joined = _joined(_filled(messages))
             for changed in (joined, _without_system(joined)):
                 if self._tries(changed):
-                    self._note("The chat template refused the order of roles: neighbouring messages were joined.")
+                    self._note("The chat template refused some messages as they were: they were joined or filled up.")
                     return self._render(changed)
             raise
 
@@ -108,14 +100,15 @@ class ChatFormat:
             text = text.removesuffix(closing)
         return text
 
-    def _find_content_form(self) -> None:
-        """Content is a string, or a list of parts for templates that know nothing else (those of image models)."""
+    def _find_form(self) -> None:
+        """What the template wants: content as a string or (image models) as parts, no tools as none or as a list."""
         user = (Message("user", _PROBE),)
-        if _PROBE in self._render(user):
-            return
-        self._has_parts = True
-        if not self._tries(user, expect=_PROBE):
-            raise WorkloadError("The model's chat template leaves out what the user says.", remedy=_REMEDY)
+        for self._has_parts, self._tools in ((False, None), (False, ()), (True, None), (True, ())):
+            if self._tries(user, expect=_PROBE):
+                return
+        self._has_parts, self._tools = False, None
+        self._render(user)  # says why, where it fails
+        raise WorkloadError("The model's chat template leaves out what the user says.", remedy=_REMEDY)
 
     def _find_closing(self) -> str:
         """What the template writes after an answer, e.g. `<|im_end|>`: a generated answer may end with it."""
@@ -127,7 +120,9 @@ class ChatFormat:
     def _tries(self, messages: Sequence[Message], expect: str = "") -> bool:
         try:
             return expect in self._render(messages)
-        except WorkloadError:
+        except WorkloadError as error:
+            if isinstance(error.__cause__, BudgetError):
+                raise
             return False
 
     def _render(self, messages: Sequence[Message], *, ask: bool = True) -> str:
@@ -136,7 +131,7 @@ class ChatFormat:
             "add_generation_prompt": ask,
             "bos_token": self._tokenizer.bos_text,
             "eos_token": self._tokenizer.eos_text,
-            "tools": None,
+            "tools": self._tools,
             "documents": None,
         }
         try:
@@ -173,6 +168,11 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
         else:
             joined.append(message)
     return joined
+
+
+def _filled(messages: Sequence[Message]) -> list[Message]:
+    """Empty messages, which some templates refuse, made visible."""
+    return [message if message.content.strip() else Message(message.role, "...") for message in messages]
 
 
 def _without_system(messages: Sequence[Message]) -> list[Message]:
