@@ -87,6 +87,9 @@ def batches(records: Iterable[AnyRecord]) -> list[Batch]:
             if record.end_ns - first_ns >= BATCH_NS:
                 done.append(Batch(record.end_ns, b"".join(map(encode, gathered)), tuple(gathered)))
                 gathered, first_ns = [], None
+    steps = [record for record in gathered if isinstance(record, StepRecord)]
+    if steps:
+        done.append(Batch(steps[-1].end_ns, b"".join(map(encode, gathered)), tuple(gathered)))
     return done
 
 
@@ -201,6 +204,8 @@ def main() -> None:
         }
     for name, records in loads.items():
         stream = batches(records)
+        if len(stream) < 2:
+            parser.error(f"{name} is too short: it needs steps of more than {BATCH_NS / 1e9} s")
         show_costs(name, stream)
         if options.sweep:
             show_sweep(name, stream)
