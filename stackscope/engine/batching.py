@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stackscope.engine.ubatches import split_equal, split_simple
+from stackscope.records import SlotWork
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,20 @@ class Entry:
         """Index of its first row among the forward's logit rows."""
         self.accepted = 0
         self.emitted: list[int] = []
+
+    def work(self) -> SlotWork:
+        """What the sequence did, for the record."""
+        return SlotWork(
+            request=self.sequence.job.id,
+            slot=self.slot,
+            phase=self.phase,
+            new=self.new,
+            cached=self.cached,
+            drafted=self.new - 1 if self.phase == "verify" else 0,
+            accepted=self.accepted,
+            emitted=len(self.emitted),
+            outputs=self.outputs,
+        )
 
 
 class Rows:

@@ -96,6 +96,15 @@ def _refused(engine: Engine, changes: Changes, by: By, at_ns: int, reason: str) 
     return ConfigEvent(at_ns=at_ns, epoch=engine.epoch, kind="refused", by=by, changes=changes, reason=reason)
 
 
+def _other_vocabulary(before: str, after: str) -> str | None:
+    """Why requests in flight cannot go on with another model. `None`: they can."""
+    try:
+        difference = tokenizer_difference(before, after)
+    except StackscopeError as error:
+        return str(error)
+    return None if difference is None else f"The requests in flight are tokens of another vocabulary: {difference}"
+
+
 def _rebuild(
     engine: Engine,
     config: EngineConfig,
@@ -106,9 +115,8 @@ def _rebuild(
 ) -> ConfigEvent:
     old = engine.backend
     if "model" in changes:
-        difference = tokenizer_difference(engine.config.model, config.model)
-        if difference is not None:
-            reason = f"The requests in flight are tokens of another vocabulary: {difference}"
+        reason = _other_vocabulary(engine.config.model, config.model)
+        if reason is not None:
             return _refused(engine, changes, by, at_ns, reason)
     requeued = engine.put_back_all()
     engine.release_backend()

@@ -16,6 +16,7 @@ from stackscope.engine.sampling import (
     synthetic_accept,
     verify,
 )
+from stackscope.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,19 @@ class LazyRows(Many[Distribution]):
         return distribution_from_logits(ids, kept, self._sampling.temperature)
 
 
+def argmax(logits: NDArray[np.float32]) -> list[int]:
+    """The largest logit of each row `[rows, vocab]`. Raises `EngineError` for a row that is not a number."""
+    best = np.argmax(logits, axis=1)
+    # NaN counts as largest, so looking at what was chosen finds it wherever it stands.
+    if np.isnan(logits[np.arange(len(best)), best]).any():
+        raise EngineError(
+            "The model's logits are not numbers.",
+            remedy="Check the file, or try another --kv-type or --no-flash-attention.",
+        )
+    choices: list[int] = best.tolist()
+    return choices
+
+
 class Chooser:
     """Chooses each sequence's next tokens; lossless unless acceptance is synthetic."""
 
@@ -74,7 +88,7 @@ class Chooser:
             first = entry.first_output
             if sequence.rng is None or synthetic is not None:
                 if choices is None:
-                    choices = np.argmax(logits, axis=1).tolist()
+                    choices = argmax(logits)
                 draft = sequence.draft if entry.phase == "verify" else ()
                 if not draft:
                     entry.emitted = [choices[first]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import numpy as np
-
+from stackscope.engine.adaptive import adaptive_length
+from stackscope.engine.choose import argmax
 from stackscope.engine.llama import DecodeStatus
 from stackscope.engine.ngram import NgramDrafter
 from stackscope.engine.sampling import distribution_from_logits, draw
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stackscope.engine.llama import Context
     from stackscope.engine.samplers import Samplers
     from stackscope.engine.sequence import Sequence
+    from stackscope.toggles import EngineConfig
 
 
 class Want(NamedTuple):
@@ -39,6 +40,20 @@ class Drafted(NamedTuple):
     settling: bool = False
     """Some sequence's draft context has not caught up with its history yet."""
     aborted: bool = False
+
+
+def wish(running: list[Sequence], config: EngineConfig) -> None:
+    """Decide how many tokens each decoding sequence should have drafted: never past its limit."""
+    n_decoding = sum([s.is_decoding for s in running])
+    for sequence in running:
+        if not sequence.is_decoding:
+            continue
+        cap = min(config.draft_length, sequence.max_n - sequence.n - 1)
+        if config.adaptive_draft:
+            if sequence.adaptive is None:
+                sequence.adaptive = adaptive_length()
+            cap = sequence.adaptive.choose(cap, n_decoding)
+        sequence.want = max(0, cap)
 
 
 class DraftSource(Protocol):
@@ -155,7 +170,7 @@ class ModelDrafts:
         if not drafting:
             return
         logits = self._context.logits(len(drafting))
-        choices = np.argmax(logits, axis=1).tolist()
+        choices = argmax(logits)
         for row, want in enumerate(drafting):
             sequence = want.sequence
             if sequence.rng is None:

@@ -16,16 +16,17 @@ from stackscope.engine.abort import AbortFlag
 from stackscope.engine.backend import Backend
 from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
-from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want
+from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want, wish
 from stackscope.engine.llama import DecodeStatus, library_description, start_library
 from stackscope.engine.openmp import usable_cores
-from stackscope.engine.requests import Requests
+from stackscope.engine.requests import Requests, problem_of
 from stackscope.engine.residents import Residents
 from stackscope.engine.samplers import Samplers
+from stackscope.engine.scheduler import BudgetGovernor
 from stackscope.engine.sequence import Sequence
 from stackscope.engine.stopwatch import Stopwatch
 from stackscope.engine.turn import Turn
-from stackscope.records import SlotWork, StepRecord
+from stackscope.records import StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,23 +125,11 @@ class Engine:
             seed=self.config.seed,
             keep_text=self._keep_text,
         )
-        problem = self._problem(job)
+        problem = problem_of(job, self.context_tokens, self.backend.model.n_vocab)
         if problem is None:
             self._requests.queue.append(sequence)
         else:
             self._requests.refuse(sequence, "error", at_ns=self.now(), error=problem)
-
-    def _problem(self, job: Job) -> str | None:
-        """Why a job cannot run. `None`: it can."""
-        if not job.tokens:
-            return "The prompt has no tokens."
-        if job.max_tokens < 1:
-            return f"max_tokens is {job.max_tokens}."
-        if len(job.tokens) >= self.context_tokens:
-            return f"The prompt has {len(job.tokens)} tokens; the context holds {self.context_tokens} per request."
-        if min(job.tokens) < 0 or max(job.tokens) >= self.backend.model.n_vocab:
-            return f"The prompt has a token outside 0..{self.backend.model.n_vocab - 1}."
-        return None
 
     def cancel(self, request: int) -> None:
         """End a request now, if it is still here."""
@@ -191,6 +180,8 @@ class Engine:
         self._residents = Residents(backend, config)
         self._chooser = Chooser(self._samplers, backend.model.is_end, config.seed)
         self._source = self._draft_source(config)
+        self._governor = None if backend.can_abort else BudgetGovernor()
+        self._cursor = -1
 
     def release_backend(self) -> None:
         """Stop using the backend and free its contexts; its models stay loaded."""
@@ -206,6 +197,7 @@ class Engine:
         is_other_lookup = (config.ngram_min, config.ngram_max) != (before.ngram_min, before.ngram_max)
         for sequence in self._requests:
             sequence.clear_draft()
+            sequence.want = 0
             if is_other_lookup:
                 sequence.forget_ngrams()
             if not config.adaptive_draft:
@@ -261,6 +253,9 @@ class Engine:
             return self._turn(rows, drafted, preempted, None)
         status, cpu_ns = self._forward(rows)
         watch.lap(stopwatch.DECODE)
+        if self._governor is not None and status == DecodeStatus.OK:
+            n_prefill = sum([n for _, n in plan.prefill])
+            self._governor.observe(watch.spent(stopwatch.DECODE), prefill_rows=n_prefill)
         if status != DecodeStatus.OK:
             preempted += self._undo(rows, status)
             return self._turn(Rows(), drafted, preempted, cpu_ns, aborted=True)
@@ -278,14 +273,22 @@ class Engine:
         """What each running sequence may feed, after making room for it; pre-empts the youngest where none is left."""
         preempted = 0
         running = self._requests.running
+        if self._source is not None:
+            wish(running, self.config)
+        budget = self.config.token_budget
+        if self._governor is not None:
+            rows = sum([1 + s.want for s in running if s.is_decoding])
+            budget = self._governor.budget(budget, decode_rows=rows)
         while True:
-            plan, victim = self._residents.plan(running, self.config, is_drafting=self._source is not None)
-            if victim is None or not running:
+            plan, victim = self._residents.plan(running, budget, self._cursor)
+            if victim is None:
+                self._cursor = plan.cursor
                 return plan, preempted
+            sequence = self._requests.in_slot(victim)
             if len(running) == 1:
-                self._end(victim, "context")
+                self._end(sequence, "context")
                 return plan.nothing(), preempted
-            self._preempt(victim)
+            self._preempt(sequence)
             preempted += 1
 
     def _preempt(self, victim: Sequence) -> None:
@@ -296,15 +299,15 @@ class Engine:
         """Ask the draft source for what the plan allows each decoding sequence."""
         if self._source is None:
             return Drafted()
-        running = self._requests.running
-        wants = [Want(running[i], n) for i, n in plan.decode]
-        keep_up = [KeepUp(running[i], running[i].kv + n) for i, n in plan.prefill]
+        by_slot = {s.slot: s for s in self._requests.running}
+        wants = [Want(by_slot[slot], n) for slot, n in plan.decode]
+        keep_up = [KeepUp(by_slot[slot], by_slot[slot].kv + n) for slot, n in plan.prefill]
         return self._source.propose(wants, keep_up, self.config.token_budget)
 
     def _fill(self, plan: Plan) -> Rows:
-        running = self._requests.running
-        decoding = [running[i] for i, _ in plan.decode]
-        prefills = [(running[i], n) for i, n in plan.prefill]
+        by_slot = {s.slot: s for s in self._requests.running}
+        decoding = [by_slot[slot] for slot, _ in plan.decode]
+        prefills = [(by_slot[slot], n) for slot, n in plan.prefill]
         return batching.fill(self.backend.target.batch, decoding, prefills)
 
     def _forward(self, rows: Rows) -> tuple[int, int]:
@@ -347,22 +350,7 @@ class Engine:
         """Close the step: its record, and everything it produced."""
         watch = self._watch
         size = self.backend.size
-        work = tuple(
-            [
-                SlotWork(
-                    request=e.sequence.job.id,
-                    slot=e.slot,
-                    phase=e.phase,
-                    new=e.new,
-                    cached=e.cached,
-                    drafted=e.new - 1 if e.phase == "verify" else 0,
-                    accepted=e.accepted,
-                    emitted=len(e.emitted),
-                    outputs=e.outputs,
-                )
-                for e in rows.entries
-            ]
-        )
+        work = tuple([e.work() for e in rows.entries])
         ubatches = batching.passes(rows, self.backend.target.batch, size.n_ubatch, is_unified=size.is_unified)
         cache = self._residents.take_counters()
         kv_cells = self._residents.cells_used(self._requests.running)

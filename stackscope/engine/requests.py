@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from stackscope.engine.residents import Residents
     from stackscope.engine.sequence import Sequence
     from stackscope.records import FinishReason, RequestRecord
+    from stackscope.workload.jobs import Job
+
+
+def problem_of(job: Job, context_tokens: int, n_vocab: int) -> str | None:
+    """Why a job cannot run at all. `None`: it can."""
+    if not job.tokens:
+        return "The prompt has no tokens."
+    if job.max_tokens < 1:
+        return f"max_tokens is {job.max_tokens}."
+    if len(job.tokens) >= context_tokens:
+        return f"The prompt has {len(job.tokens)} tokens; the context holds {context_tokens} per request."
+    if min(job.tokens) < 0 or max(job.tokens) >= n_vocab:
+        return f"The prompt has a token outside 0..{n_vocab - 1}."
+    return None
 
 
 class Requests:
@@ -36,6 +50,10 @@ class Requests:
 
     def find(self, request: int) -> Sequence | None:
         return next((s for s in self if s.job.id == request), None)
+
+    def in_slot(self, slot: int) -> Sequence:
+        """The running sequence of a slot."""
+        return next(s for s in self.running if s.slot == slot)
 
     def admit(self, residents: Residents, *, slots: int, n_slots: int, now_ns: int) -> None:
         """Move requests from the queue to free slots, with whatever prefix the cache has of them.

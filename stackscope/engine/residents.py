@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackscope.engine.prefix_cache import Divergence, PrefixCache
+from stackscope.engine.scheduler import Plan, SlotView, admissions, plan_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
@@ -75,8 +76,29 @@ class Residents:
         if free is None or not running:
             return True
         hit = self.cache.peek(sequence.tokens[: sequence.n - 1]) if self._is_on else 0
-        owed = sum([s.n - s.kv for s in running])
-        return sequence.n + 1 - hit + owed <= free + self.cache.cells_exclusive() - hit
+        owed = sum([s.n - s.kv for s in running if not s.is_decoding])
+        # What is hit cannot be evicted to make room for the rest.
+        free += max(0, self.cache.cells_exclusive() - hit)
+        need = sequence.n + 1 - hit
+        return admissions([need], free_slots=1, free_cells=free, n_running=len(running), owed_cells=owed) == 1
+
+    def plan(self, running: Many[Sequence], token_budget: int, cursor: int) -> tuple[Plan, int | None]:
+        """The next forward's rows, after evicting what it needs room for, and the slot that must give way, if any.
+
+        A lone sequence that must give way has filled the context.
+        """
+        views = [
+            SlotView(s.slot, s.order, s.n - s.kv, True, s.want)
+            if s.is_decoding
+            else SlotView(s.slot, s.order, s.n - s.kv, False)
+            for s in running
+        ]
+        while True:
+            plan = plan_step(views, token_budget=token_budget, free_cells=self.free_cells(running), cursor=cursor)
+            if plan.need_cells == 0:
+                return plan, None
+            if self.evict(plan.need_cells) == 0:
+                return plan, running[0].slot if plan.is_stuck else plan.preempt
 
     # Prefixes
 

@@ -31,7 +31,7 @@ class Sequence:
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
         "is_counted_hit", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt", "n_requeued",
-        "ngram", "ngram_n", "order", "prefilled", "rng", "slot", "stops", "tokens",
+        "ngram", "ngram_n", "order", "prefilled", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,8 @@ class Sequence:
         """Counts admissions: the greatest is the youngest."""
         self.draft: list[int] = []
         self.draft_q: list[Distribution | None] = []
+        self.want = 0
+        """Tokens to draft for it in this step, at most."""
         self.rng: np.random.Generator | None = None if job.sampling.is_greedy else request_rng(seed, job.id)
         self.ngram: NgramDrafter | None = None
         self.ngram_n = 0
@@ -116,9 +118,8 @@ class Sequence:
 
     def finish_text(self) -> str:
         """What was held back, now that the output ends without a stop string."""
-        text = self.detokeniser.finish()
-        if self.stops is not None:
-            text = self.stops.push([text]).text + self.stops.finish().text
+        tail = self.detokeniser.finish()
+        text = tail if self.stops is None else self.stops.finish(tail).text
         if self.generated_text is not None and text:
             self.generated_text.append(text)
         return text

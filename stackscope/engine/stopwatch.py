@@ -45,6 +45,10 @@ class Stopwatch:
         self._spent[phase] += now - self.last_ns
         self.last_ns = now
 
+    def spent(self, phase: int) -> int:
+        """Nanoseconds charged to a phase so far."""
+        return self._spent[phase]
+
     def phases(self) -> Phases:
         s = self._spent
         return Phases(
