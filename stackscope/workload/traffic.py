@@ -72,16 +72,9 @@ class Traffic:
         self._spec = spec
         self._tokenizer = tokenizer
         self._keep_text = keep_text
-        self._now_ns = start_ns
-        self._end_ns = None if spec.duration_s is None else start_ns + round(spec.duration_s * 1e9)
-        self._script, times_ns = _script(spec, Room(spec, tokenizer, context_tokens))
-        self._gaps = unit_gaps(spec.arrivals, spec.burstiness, spec.seed)
+        self._script, self._times_ns = _script(spec, Room(spec, tokenizer, context_tokens))
         self._concurrency = spec.concurrency
-        self._arrivals: ArrivalTimes | None = None
-        if spec.arrivals == "trace":
-            self._arrivals = TraceArrivals(times_ns, start_ns=start_ns, time_scale=spec.time_scale)
-        elif spec.rate is not None:
-            self._arrivals = PacedArrivals(self._gaps, start_ns=start_ns, rate=spec.rate)
+        self.start(start_ns)
 
         self._n_begun = 0
         """Conversations begun; the next one has this number."""
@@ -94,6 +87,18 @@ class Traffic:
         self._failure: WorkloadError | None = None
         self._n_issued = 0
         self._n_finished = 0
+
+    def start(self, now_ns: int) -> None:
+        """Count arrivals and the duration from here. To be called before the first `due`, if at all."""
+        spec = self._spec
+        self._now_ns = now_ns
+        self._end_ns = None if spec.duration_s is None else now_ns + round(spec.duration_s * 1e9)
+        self._gaps = unit_gaps(spec.arrivals, spec.burstiness, spec.seed)
+        self._arrivals: ArrivalTimes | None = None
+        if spec.arrivals == "trace":
+            self._arrivals = TraceArrivals(self._times_ns, start_ns=now_ns, time_scale=spec.time_scale)
+        elif spec.rate is not None:
+            self._arrivals = PacedArrivals(self._gaps, start_ns=now_ns, rate=spec.rate)
 
     @property
     def total(self) -> int | None:
@@ -199,18 +204,22 @@ class Traffic:
                 self._prepared[number] = Single(self._script.open(number).ask())
 
     def set_concurrency(self, concurrency: int) -> None:
-        """Change the closed loop's jobs in flight, or the open loop's conversations; 0 holds a closed loop."""
+        """Change the closed loop's jobs in flight, or the open loop's conversations; 0 holds a closed loop.
+
+        Raises WorkloadError for a number out of range.
+        """
         if not 0 <= concurrency <= MOST_CONCURRENCY:
-            raise ValueError(f"a concurrency of {concurrency} is out of range")
+            raise WorkloadError(f"A concurrency of {concurrency} is out of range.")
         self._concurrency = concurrency
 
     def set_rate(self, rate: float | None, *, now_ns: int | None = None) -> None:
         """Change to an open loop at `rate` requests per second (0 holds it), or with `None` to a closed loop.
 
         A trace that is given a rate leaves its arrival times for good. `now_ns`: since when; `None`: the last `due`.
+        Raises WorkloadError for a number out of range.
         """
         if rate is not None and not 0 <= rate <= MOST_RATE:
-            raise ValueError(f"a rate of {rate} is out of range")
+            raise WorkloadError(f"A rate of {rate} requests/s is out of range.")
         self._now_ns = max(self._now_ns, self._now_ns if now_ns is None else now_ns)
         if rate is None:
             self._arrivals = None
