@@ -38,7 +38,7 @@ NEIGHBOUR = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum
 MODELS = Path(__file__).resolve().parent.parent / "stackscope" / "model" / "bundled"
 
 
-def probe(model: Path, batch: int, threads: int) -> None:
+def probe(model: Path, batch: int, threads: int, gap_us: int) -> None:
     """Decode `batch` sequences in lockstep; a line with seconds on stdin asks for that long, answered in JSON (ns)."""
     import ctypes
 
@@ -72,7 +72,9 @@ def probe(model: Path, batch: int, threads: int) -> None:
             position = 0
         for i in range(batch):
             rows.pos[i] = position
-        begin = time.perf_counter_ns()
+        begin = time.perf_counter_ns() + 1_000 * gap_us
+        while time.perf_counter_ns() < begin:
+            pass
         if lib.llama_decode(context, rows) != 0:
             raise SystemExit("decode failed")
         lib.llama_synchronize(context)
@@ -152,7 +154,8 @@ def measure(
     model: Path, batch: int, args: argparse.Namespace, setting: str, neighbours: list[int]
 ) -> tuple[dict[str, list[list[int]]], int]:
     """Forward times in ns by phase under one setting, and how many quiet phases were not quiet."""
-    command = [sys.executable, __file__, "--probe", f"--model={model}", f"--batch={batch}", f"--threads={args.threads}"]
+    command = [sys.executable, __file__, "--probe", f"--model={model}", f"--batch={batch}"]
+    command += [f"--threads={args.threads}", f"--gap-us={args.gap_us}"]
     taken: dict[str, list[list[int]]] = {"quiet": [], "busy": []}
     with subprocess.Popen(
         command,
@@ -209,7 +212,10 @@ def main() -> None:
     parser.add_argument("--model", type=Path, action="append", help="GGUF file; the bundled target if not given")
     parser.add_argument("--batch", type=int, action="append")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--settings", nargs="+", default=[REFERENCE, "1000", "10000", "bound+1000", "bound+10000"])
+    parser.add_argument("--gap-us", type=int, default=200, help="Python's time between two forwards, not measured")
+    parser.add_argument(
+        "--settings", nargs="+", default=[REFERENCE, "1000", "10000", "bound+1000", "bound+10000", "bound+30000"]
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one phase")
     parser.add_argument("--neighbours", type=int, default=1, help="busy processes of equal priority")
@@ -218,7 +224,7 @@ def main() -> None:
     args = parser.parse_args()
     models = args.model or sorted(MODELS.glob("*target*.gguf"))
     if args.probe:
-        probe(models[0], args.batch[0], args.threads)
+        probe(models[0], args.batch[0], args.threads, args.gap_us)
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that no neighbour is left behind.
     print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} CPUs, {args.neighbours} neighbours")

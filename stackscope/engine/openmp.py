@@ -3,9 +3,9 @@
 ggml ends each of the hundreds of graph nodes of a forward with a barrier. A thread that arrives early spins for a while
 and then sleeps in the kernel. Two things can go wrong, and they pull in opposite directions.
 
-*Too little spinning costs when the machine is quiet*: each sleep is a wake-up, some 35 µs on a virtual machine whose idle
+*Too little spinning costs when the machine is quiet*: each sleep is a wake-up, 35 µs on a virtual machine whose idle
 CPUs halt. *Too much costs beside a busy neighbour*: once the kernel has put two threads of the team on one CPU and the
-neighbour on the other, each barrier lasts as long as the spinning does, and nothing moves them, since two tasks here and
+neighbour on the other, each barrier lasts as long as the spinning does, and nothing moves them, as two tasks here and
 one there is as good as balanced. With libgomp's own 300,000 spins (5 ms) that makes 600 to 940 ms of a forward of 0.6.
 
 So each thread is *bound to its own core*, which rules that out, and may then spin for longer than the waits of a quiet
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SPIN_VARIABLE: Final = "STACKSCOPE_SPIN"
 """A spin count of the user's own, or `library` to leave OpenMP as the environment has it."""
 
-SPINS: Final = 10_000
+SPINS: Final = 30_000
 """Spins before a thread sleeps, where one is an x86 PAUSE: 15 ns on Zen 3 and Sapphire Rapids, 47 ns on Skylake-SP, so
-0.15 to 0.5 ms; longer than a wait of a quiet machine, shorter than a time slice of the kernel (3 ms)."""
+0.45 to 1.4 ms: longer than the waits of a quiet machine, shorter than a time slice of the kernel (3 ms)."""
 
-SPINS_WITHOUT_PAUSE: Final = 100_000
+SPINS_WITHOUT_PAUSE: Final = 300_000
 """The same time where libgomp's spin is a plain load (about 1 ns), as on Arm. Not measured."""
 
 _WAITING: Final = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "KMP_LIBRARY")
@@ -76,7 +76,7 @@ def _count(wish: str) -> int:
     if count < 0:
         raise UsageError(
             f"{SPIN_VARIABLE} is {wish!r}.",
-            remedy="Give a number of spins such as 10000, or 'library' for its default.",
+            remedy="Give a number of spins such as 30000, or 'library' for its default.",
         )
     return count
 

@@ -136,6 +136,12 @@ class Dropped(Message, frozen=True, kw_only=True, omit_defaults=True, tag="dropp
     display: int
 
 
+class Note(Message, frozen=True, kw_only=True, omit_defaults=True, tag="note"):
+    """Something about the workload that the user should know; the recording has it as a log line."""
+
+    text: str
+
+
 class Refused(Message, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
     """A command could not be obeyed; everything goes on as before."""
 
@@ -159,7 +165,7 @@ class Done(Message, frozen=True, kw_only=True, omit_defaults=True, tag="done"):
     """`done`: the traffic came to its end. `interrupted`: somebody quit."""
 
 
-AnyMessage: TypeAlias = Loading | Ready | Text | Dropped | Refused | Failed | Done
+AnyMessage: TypeAlias = Loading | Ready | Text | Dropped | Note | Refused | Failed | Done
 
 _encoder: Final = msgspec.json.Encoder()
 _commands: Final[msgspec.json.Decoder[AnyCommand]] = msgspec.json.Decoder(AnyCommand)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 EXIT_BUG: Final = 70
 """Exit status after an exception that is no `StackscopeError` (EX_SOFTWARE)."""
 
+PREPARED: Final = 64
+"""Jobs made at most before the traffic begins: each takes up to 10 ms, in which the engine would stand still."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 LITTER: Final = 1_000
@@ -58,6 +61,7 @@ class Worker:
         self._outbox = outbox
         self._now = clock
         self._shows_text = False
+        self._n_noted = 0
         self._is_draining = False
         self._is_quitting = False
 
@@ -75,8 +79,7 @@ class Worker:
                 self._outbox.record(*self._engine.drain("cancelled"))
                 break
             if not self._is_draining:
-                for job in self._traffic.due(self._now(), self._engine.in_flight):
-                    self._engine.submit(job)
+                self._offer()
             if self._inbox.begin_step(self._engine.interrupt):
                 try:
                     turn = self._engine.step()
@@ -100,6 +103,18 @@ class Worker:
         except StackscopeError as another:
             error.add_note(f"Ending the requests in flight failed as well: {another}")
         self._outbox.message(wire.failure_of(error))
+
+    def _offer(self) -> None:
+        """Submit what is due, and pass on what the traffic has to say about it."""
+        jobs = self._traffic.due(self._now(), self._engine.in_flight)
+        for job in jobs:
+            self._engine.submit(job)
+        if jobs and len(self._traffic.notes) > self._n_noted:
+            new = self._traffic.notes[self._n_noted :]
+            self._n_noted += len(new)
+            for note in new:
+                self._outbox.record(Log(at_ns=self._now(), text=note))
+                self._outbox.message(wire.Note(text=note))
 
     def _is_over(self) -> bool:
         """Nothing runs, and nothing will. Raises `EngineError` when something is in flight that does not run."""
@@ -160,8 +175,9 @@ class Worker:
                     self._traffic.set_concurrency(command.concurrency)
                     self._outbox.record(TrafficEvent(at_ns=self._now(), concurrency=command.concurrency))
                 case wire.SetRate():
-                    self._traffic.set_rate(command.rate)
-                    self._outbox.record(TrafficEvent(at_ns=self._now(), rate=command.rate))
+                    now = self._now()
+                    self._traffic.set_rate(command.rate, now_ns=now)
+                    self._outbox.record(TrafficEvent(at_ns=now, rate=command.rate))
                 case wire.Cancel():
                     self._engine.cancel(command.request)
                 case wire.SetMark():
@@ -199,6 +215,7 @@ def open_session(
     traffic: TrafficLike = traffic_class(
         start.workload, engine.tokenizer, context_tokens=engine.context_tokens, keep_text=start.record_text
     )
+    traffic.prepare(min(start.workload.concurrency, PREPARED))
     outbox.message(
         wire.Ready(
             library=engine.library,

@@ -99,6 +99,12 @@ class TestOrder:
         assert records[0].records_text
         assert {(r.prompt, r.output) for r in records if isinstance(r, RequestRecord)} == {("prompt", "fake")}
 
+    def test_what_the_traffic_has_to_say_is_said_once_and_recorded(self) -> None:
+        items = run_through(truncate=True, requests=20, concurrency=1)
+        texts = ["Job 0 was shortened.", "Job 1 was shortened."]
+        assert [n.text for n in of_type(items, wire.Note)] == texts
+        assert [r.text for r in of_type(items, Log)] == texts
+
     def test_reading_can_be_left_and_taken_up_again(self) -> None:
         with start() as engine:
             begin(engine)

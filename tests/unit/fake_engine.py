@@ -303,9 +303,17 @@ class FakeTraffic:
         self._open.add(job.id)
         return job
 
-    def finished(self, id: int, output: Sequence[int]) -> None:
+    def prepare(self, n_jobs: int) -> None:
+        assert 1 <= n_jobs <= 64
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """With `truncate`, one about each of the first two jobs."""
+        return tuple(f"Job {n} was shortened." for n in range(min(self._n_offered, 2)) if self._spec.truncate)
+
+    def finished(self, job_id: int, output: Sequence[int]) -> None:
         assert len(output) <= self._max_tokens
-        self._open.discard(id)
+        self._open.remove(job_id)
 
     def next_arrival_ns(self) -> int | None:
         return None if self._rate is None or self._is_spent else self._due_ns
@@ -313,7 +321,8 @@ class FakeTraffic:
     def set_concurrency(self, concurrency: int) -> None:
         self._concurrency = concurrency
 
-    def set_rate(self, rate: float) -> None:
+    def set_rate(self, rate: float | None, *, now_ns: int | None = None) -> None:
+        assert now_ns is not None
         if self._rate is None:
             raise WorkloadError("A closed loop has no rate.", remedy="Set its concurrency.")
         self._rate = rate

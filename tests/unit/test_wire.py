@@ -48,6 +48,7 @@ MESSAGES: list[wire.AnyMessage] = [
     ),
     wire.Text(gained=((1, "line\n!{"), (2, "é"))),
     wire.Dropped(display=3),
+    wire.Note(text="Two prompts were shortened."),
     wire.Refused(text="No.", remedy="Ask again."),
     wire.Failed(error="EngineError", text="Broken."),
     wire.Done(reason="interrupted"),
