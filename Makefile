@@ -57,7 +57,7 @@ setup-dev:
 
 .PHONY: clean
 clean: ## Delete the environment and all caches, but keep the built library
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf .venv .build/environment-is-ours .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find stackscope tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean

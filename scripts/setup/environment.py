@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
     """Set up for `run` or `dev`. Returns the exit code."""
     is_dev = "dev" in arguments
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    os.environ["PIP_USER"] = "0"  # some people's pip is set to install for the user, which no environment allows
     try:
         wanted = _wanted(is_dev=is_dev, is_exact="--exact" in arguments)
         if not _is_current(_read_stamp(), wanted):
@@ -115,7 +116,7 @@ def _set_up(wanted: dict[str, Any], *, is_dev: bool) -> None:
 
 def _set_up_alone(wanted: dict[str, Any], *, is_dev: bool, lock: int) -> None:
     started = time.monotonic()
-    print(f"Setting Stackscope up in {ENVIRONMENT} (once; the next call starts at once)", flush=True)
+    print(f"Setting Stackscope up in {ENVIRONMENT}; later calls find it ready.", flush=True)
     LOG.unlink(missing_ok=True)
     stamp = _read_stamp()
     if stamp is None or stamp.get("root") != wanted["root"] or wanted["python"] not in (None, stamp.get("python")):
@@ -202,7 +203,7 @@ def _install_packages(*, is_dev: bool) -> None:
         raise SetupError(failure("The packages could not be installed.", LOG))
     check = [str(PYTHON), "-c", "import llama_cpp, stackscope"]
     if not run_step("Checking that the library loads", check, LOG):
-        raise SetupError(failure("llama.cpp was built but does not load.", LOG))
+        raise SetupError(failure("llama.cpp was built but does not load. Build it again: make distclean run", LOG))
 
 
 def _python_version() -> list[int]:
