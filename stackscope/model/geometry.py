@@ -98,7 +98,7 @@ def layers(keys: Keys) -> tuple[LayerSummary, ...]:
     heads = keys.per_layer("attention.head_count", blocks, default=[0] * blocks)
     kv_heads = keys.per_layer("attention.head_count_kv", blocks, default=heads)
     recurrent = _recurrent(keys, kv_heads, count)
-    windows = _windows(keys, count, recurrent)
+    windows = _windows(keys, count)
     state = _state_elements(keys, heads)
     attends = [_attends(keys, il, recurrent[il]) for il in range(count)]
     own_kv = _own_kv_layers(keys, blocks)
@@ -138,8 +138,8 @@ def _head_lengths(keys: Keys, heads: list[int], *, is_windowed: bool) -> tuple[i
     return lengths[0], lengths[1]
 
 
-def _windows(keys: Keys, count: int, recurrent: list[bool]) -> list[int | None]:
-    """Window of every block in tokens; `None` is full attention."""
+def _windows(keys: Keys, count: int) -> list[int | None]:
+    """Window of every block in tokens, as far as it attends; `None` is full attention."""
     rule = a.WINDOWS.get(keys.architecture)
     if rule is None or (rule.only_layers is not None and rule.only_layers != count):
         return [None] * count
@@ -154,8 +154,6 @@ def _windows(keys: Keys, count: int, recurrent: list[bool]) -> list[int | None]:
     if listed is None:
         listed = _pattern(keys, rule, count)
     listed = [*listed, *[False] * count][:count]
-    if keys.architecture == "lfm2":
-        listed = [not is_recurrent for is_recurrent in recurrent]
     return [window if is_windowed else None for is_windowed in listed]
 
 

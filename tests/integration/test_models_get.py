@@ -71,10 +71,11 @@ def test_what_is_there_is_not_fetched_again(hub: tuple[str, HubState]) -> None:
     assert get(address) == Downloaded(place_of(parse(NAME)), len(MODEL), None, "present")
     assert state.ranges() == [None]
     assert get(address, sha256=DIGEST.upper()).sha256 == DIGEST
-    state.files[PATH] = gguf_bytes(*llama())  # the Hub's file changes
-    changed = get(address)
-    assert changed.how == "downloaded"
-    assert changed.path.read_bytes() == state.files[PATH]
+    for content in (gguf_bytes(*llama()), gguf_bytes(*llama())[:-1] + b"x"):  # the Hub's file changes, even in size
+        state.files[PATH] = content
+        changed = get(address)
+        assert changed.how == "downloaded"
+        assert changed.path.read_bytes() == content
 
 
 def test_a_file_that_somebody_put_there_is_adopted_when_it_is_the_hub_s(hub: tuple[str, HubState]) -> None:
@@ -97,6 +98,13 @@ def test_a_broken_transfer_goes_on_where_it_broke(hub: tuple[str, HubState], cac
     kept = [2 * CHUNK_BYTES, 4 * CHUNK_BYTES]
     assert state.ranges() == [None, *(f"bytes={n}-" for n in kept)]
     assert leftovers(cache) == set()
+
+
+def test_a_transfer_that_breaks_often_but_gets_on_is_not_given_up(hub: tuple[str, HubState]) -> None:
+    address, state = hub
+    state.breaks = [1_100_000] * (download.ATTEMPTS + 3)
+    assert get(address).sha256 == DIGEST
+    assert len(state.ranges()) == download.ATTEMPTS + 4
 
 
 def test_a_transfer_that_brings_nothing_gives_up_and_goes_on_next_time(hub: tuple[str, HubState], cache: Path) -> None:
@@ -158,6 +166,18 @@ def test_a_whole_part_file_is_not_fetched_but_verified(hub: tuple[str, HubState]
     part.write_bytes(MODEL)
     assert get(address).sha256 == DIGEST
     assert state.ranges() == []
+
+
+def test_a_part_file_that_is_too_long_is_dropped(hub: tuple[str, HubState], cache: Path) -> None:
+    address, state = hub
+    state.breaks = [3_000_000] + [0] * 20
+    with pytest.raises(DownloadError):
+        get(address)
+    (part,) = cache.rglob("*.partial")
+    part.write_bytes(MODEL + b"more")
+    state.breaks = []
+    assert get(address).sha256 == DIGEST
+    assert state.ranges()[-1] is None
 
 
 @pytest.mark.parametrize("spoil", [b"GGUF" + bytes(len(MODEL) - 4), MODEL[:-9] + b"different"])

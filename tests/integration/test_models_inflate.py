@@ -218,6 +218,18 @@ def test_windows_and_biases_survive(tmp_path: Path) -> None:
     assert np.abs(logits(wider.path, [2, 9, 77]) - logits(biased, [2, 9, 77])).max() < 1e-4
 
 
+def test_the_alignment_of_the_file_is_kept(tmp_path: Path) -> None:
+    """At 512 bytes, every norm of 64 floats is followed by padding."""
+    made = llama()
+    metadata = made.metadata | {"general.alignment": 512}
+    source = write_gguf(tmp_path / "m-f32.gguf", metadata, made.tensors, alignment=512)
+    spec = load_spec(inflate(source, 5).path)
+    assert spec.alignment == 512
+    assert spec.padding_bytes > 0
+    assert spec.tensor_bytes + spec.padding_bytes == spec.section_bytes
+    assert np.abs(logits(spec.path, [2, 9, 77]) - logits(source, [2, 9, 77])).max() < 1e-4
+
+
 def test_nothing_is_left_when_the_disk_is_full(cache: Path) -> None:
     with pytest.raises(ModelFileError, match="no room"), largest_file(3_000_000):
         inflate(bundled_draft(), 20)

@@ -67,6 +67,15 @@ def test_every_tensor_of_every_kind_of_model_is_counted_once(tmp_path: Path, arc
     assert not [t for t in spec.tensor_classes if t.role == "other"]
 
 
+def test_padding_is_what_lies_between_tensors(tmp_path: Path) -> None:
+    """3 floats take 12 bytes of 32, 9 floats 36 of 64: 20 and 28 bytes of padding."""
+    made = llama()
+    extra = [Tensor("blk.0.attn_q.bias", (3,)), Tensor("blk.1.attn_q.bias", (9,))]
+    spec = load_spec(write_gguf(tmp_path / "m.gguf", made.metadata, [*made.tensors, *extra]))
+    assert spec.padding_bytes == 20 + 28
+    assert spec.tensor_bytes + spec.padding_bytes == spec.section_bytes
+
+
 def test_experts_are_apart_from_their_router_and_shared_ones(tmp_path: Path) -> None:
     spec = load_spec(write_tiny(tmp_path, "qwen3moe"))
     assert (spec.experts, spec.experts_used) == (8, 2)
