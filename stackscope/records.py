@@ -91,6 +91,15 @@ class DraftForward(msgspec.Struct, frozen=True, array_like=True, gc=False):
     spans: tuple[tuple[int, int], ...]
     """(cached, new) tokens of each sequence in it."""
     outputs: int
+    ubatches: tuple[Ubatch, ...] = ()
+    """Empty: one ubatch that held every row."""
+
+    @property
+    def passes(self) -> tuple[Ubatch, ...]:
+        """The ubatches, the implied single one included."""
+        if self.ubatches or not self.spans:
+            return self.ubatches
+        return (Ubatch(sum(new for _, new in self.spans), self.outputs),)
 
 
 class CacheCounters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -231,6 +240,8 @@ class ConfigEvent(Record, frozen=True, kw_only=True, omit_defaults=True, tag="co
     """The whole configuration in force afterwards. `None` when refused."""
     model: ModelSummary | None = None
     """The target's ledger figures, when the weights changed."""
+    draft_model: ModelSummary | None = None
+    """The same of the draft model, when that changed. `None` also when there is none any more."""
 
 
 class TrafficEvent(Record, frozen=True, kw_only=True, omit_defaults=True, tag="traffic", gc=False):

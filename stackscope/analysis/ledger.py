@@ -188,7 +188,7 @@ class Ledger:
         for forward in forwards:
             if forward.spans:
                 rows = sum([new for _, new in forward.spans])
-                work.add(self._counted(forward.spans, rows, forward.outputs, (Ubatch(rows, forward.outputs),)))
+                work.add(self._counted(forward.spans, rows, forward.outputs, forward.passes))
         return work.total
 
     def _counted(self, spans: Sequence[tuple[int, int]], rows: int, outputs: int, passes: Iterable[Ubatch]) -> Work:

@@ -229,6 +229,8 @@ class RunSummary:
             return
         if event.model is not None:
             self._model = event.model
+        if event.config is not None and "draft_model" in event.changes:
+            self._draft, self._draft_name = event.draft_model, event.config.draft_model
         epoch = self._epochs.setdefault(event.epoch, _Epoch(event.epoch, event.at_ns))
         epoch.events.add(event)
         self._configure(epoch, event.config)

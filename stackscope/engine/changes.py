@@ -144,4 +144,5 @@ def _rebuild(
         requeued=requeued,
         config=config,
         model=backend.spec if "model" in changes else None,
+        draft_model=backend.draft_spec if "draft_model" in changes else None,
     )

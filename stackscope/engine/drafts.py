@@ -8,14 +8,15 @@ from stackscope.engine.adaptive import adaptive_length
 from stackscope.engine.choose import argmax
 from stackscope.engine.llama import DecodeStatus
 from stackscope.engine.ngram import NgramDrafter
-from stackscope.engine.sampling import distribution_from_logits, draw
+from stackscope.engine.sampling import NumpyTruncation, distribution_from_logits, draw
+from stackscope.engine.ubatches import split_equal
 from stackscope.records import DraftForward
 
 if TYPE_CHECKING:
     from stackscope.engine.backend import Memory
     from stackscope.engine.llama import Context
-    from stackscope.engine.samplers import Samplers
     from stackscope.engine.sequence import Sequence
+    from stackscope.records import Ubatch
     from stackscope.toggles import EngineConfig
 
 
@@ -88,10 +89,9 @@ class NgramDrafts:
 class ModelDrafts:
     """A draft model whose context mirrors the target's sequences, one forward per drafted position for all of them."""
 
-    def __init__(self, context: Context, memory: Memory, samplers: Samplers) -> None:
+    def __init__(self, context: Context, memory: Memory) -> None:
         self._context = context
         self._memory = memory
-        self._samplers = samplers
 
     def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
         forwards: list[DraftForward] = []
@@ -105,12 +105,24 @@ class ModelDrafts:
                 return Drafted(tuple(forwards), settling, status == DecodeStatus.ABORTED)
             for sequence, _, new in spans:
                 self._memory.draft_length[sequence.slot] += new
-            forwards.append(DraftForward(tuple((cached, new) for _, cached, new in spans), len(drafting)))
+            forwards.append(self._record(spans, drafting))
             self._take(drafting)
             drafting = [want for want in drafting if len(want.sequence.draft) < want.n]
             if not drafting:
                 return Drafted(tuple(forwards), settling)
             spans, n_rows = self._fill_next(drafting)
+
+    def _record(self, spans: list[tuple[Sequence, int, int]], drafting: list[Want]) -> DraftForward:
+        """The forward just run; drafting sequences asked for the logits of their last row."""
+        ubatches: tuple[Ubatch, ...] = ()
+        n_outputs = len(drafting)
+        size = self._context.size
+        if not size.is_unified:
+            drafting_slots = {want.sequence.slot for want in drafting}
+            rows = [(s.slot, new, int(s.slot in drafting_slots)) for s, _, new in spans]
+            ubatches = split_equal(rows, size.n_ubatch)
+        shape = tuple([(cached, new) for _, cached, new in spans])
+        return DraftForward(shape, n_outputs, ubatches if len(ubatches) > 1 else ())
 
     def _fill_catch_up(
         self, wants: list[Want], keep_up: list[KeepUp], rows: int
@@ -123,17 +135,19 @@ class ModelDrafts:
         rows = min(rows, self._context.batch.capacity)
         for want in wants:
             sequence = want.sequence
-            sequence.draft, sequence.draft_q = [], []
+            sequence.clear_draft()
+            if want.n == 0:
+                continue
             held = self._memory.draft_length[sequence.slot]
             take = min(sequence.n - held, rows - n_rows)
             is_level = held + take == sequence.n
             settling |= not is_level
             if take <= 0:
                 continue
-            self._fill(sequence, held, take, n_rows, output=is_level and want.n > 0)
+            self._fill(sequence, held, take, n_rows, output=is_level)
             spans.append((sequence, held, take))
             n_rows += take
-            if is_level and want.n > 0:
+            if is_level:
                 drafting.append(want)
         for sequence, until in keep_up:
             held = self._memory.draft_length[sequence.slot]
@@ -178,7 +192,7 @@ class ModelDrafts:
                 sequence.draft_q.append(None)
                 continue
             sampling = sequence.job.sampling
-            ids, kept = self._samplers.truncation(sampling).candidates(logits[row])
+            ids, kept = NumpyTruncation.of(sampling).candidates(logits[row])
             q = distribution_from_logits(ids, kept, sampling.temperature)
             sequence.draft.append(draw(q, sequence.rng.random()))
             sequence.draft_q.append(q)
@@ -188,4 +202,4 @@ class ModelDrafts:
         for sequence, _, _ in spans:
             self._memory.forget_draft_unrecorded(sequence.slot)
         for want in wants:
-            want.sequence.draft, want.sequence.draft_q = [], []
+            want.sequence.clear_draft()

@@ -21,7 +21,6 @@ from stackscope.engine.llama import DecodeStatus, library_description, start_lib
 from stackscope.engine.openmp import usable_cores
 from stackscope.engine.requests import Requests, problem_of
 from stackscope.engine.residents import Residents
-from stackscope.engine.samplers import Samplers
 from stackscope.engine.scheduler import BudgetGovernor
 from stackscope.engine.sequence import Sequence
 from stackscope.engine.stopwatch import Stopwatch
@@ -176,16 +175,17 @@ class Engine:
         """Start using a backend; nothing is running."""
         self.backend = backend
         self.config = config
-        self._samplers = Samplers(backend.model.n_vocab)
         self._residents = Residents(backend, config)
-        self._chooser = Chooser(self._samplers, backend.model.is_end, config.seed)
+        self._chooser = Chooser(backend.model.is_end, config.seed)
         self._source = self._draft_source(config)
         self._governor = None if backend.can_abort else BudgetGovernor()
         self._cursor = -1
+        for sequence in list(self._requests):
+            if not sequence.fit(self.context_tokens):
+                self._end(sequence, "context")
 
     def release_backend(self) -> None:
         """Stop using the backend and free its contexts; its models stay loaded."""
-        self._samplers.close()
         self.backend.close_contexts()
 
     def apply_live(self, config: EngineConfig) -> None:
@@ -203,13 +203,17 @@ class Engine:
             if not config.adaptive_draft:
                 sequence.adaptive = None
         self._source = self._draft_source(config)
+        for sequence in self._requests.running[config.slots :]:
+            # What it holds goes to the prefix cache first, so that taking it up again costs little.
+            self._residents.remember_all(sequence)
+            self._requests.put_back(sequence, self._residents)
 
     def _draft_source(self, config: EngineConfig) -> DraftSource | None:
         if config.speculation == "ngram":
             return NgramDrafts(config.ngram_min, config.ngram_max)
         if config.speculation == "draft":
             assert self.backend.draft is not None
-            return ModelDrafts(self.backend.draft, self.backend.memory, self._samplers)
+            return ModelDrafts(self.backend.draft, self.backend.memory)
         return None
 
     def put_back_all(self) -> int:
@@ -222,7 +226,6 @@ class Engine:
 
     def close(self) -> None:
         """Free everything native, in order."""
-        self._samplers.close()
         self.backend.close()
 
     # The step

@@ -83,6 +83,15 @@ class Sequence:
     def generated(self) -> int:
         return self.n - self.n_prompt
 
+    def fit(self, max_context: int) -> bool:
+        """Adapt to a context of another size. False: what there is already fills it, and the sequence must end."""
+        self.max_n = min(self.n_prompt + self.job.max_tokens, max_context)
+        if self.max_n >= len(self.tokens):
+            grown = np.zeros(self.max_n + 1, np.int32)
+            grown[: self.n] = self.tokens[: self.n]
+            self.tokens = grown
+        return self.n < self.max_n
+
     def put_back(self) -> None:
         """Leave the slot; everything must be prefilled again."""
         self.slot = -1

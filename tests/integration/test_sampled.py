@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from stackscope.engine import choose
-from stackscope.engine.samplers import Samplers
-from stackscope.engine.sampling import distribution_from_logits, draw
+from stackscope.engine.sampling import NumpyTruncation, distribution_from_logits, draw
 from stackscope.toggles import Sampling
 from tests.integration.harness import force, job, lab_config, open_engine, run_jobs
 
@@ -34,12 +33,9 @@ class Expected:
         engine = open_engine(lab_config(slots=1, prefix_cache=False))
         try:
             self.prompt = engine.tokenizer.encode(PROMPT)
-            n_vocab = engine.backend.model.n_vocab
-            samplers = Samplers(n_vocab)
-            first = self._after([[]], samplers)[()]
-            second = self._after([[a] for a in first], samplers)
-            third = self._after([[a, b] for a in first for b in second[(a,)]], samplers)
-            samplers.close()
+            first = self._after([[]])[()]
+            second = self._after([[a] for a in first])
+            third = self._after([[a, b] for a in first for b in second[(a,)]])
         finally:
             engine.close()
         self.pairs: Counter[tuple[int, int]] = Counter()
@@ -48,14 +44,14 @@ class Expected:
                 for c, p_c in third[a, b].items():
                     self.pairs[b, c] += p_a * p_b * p_c  # type: ignore[assignment]
 
-    def _after(self, outputs: Sequence[Sequence[int]], samplers: Samplers) -> dict[tuple[int, ...], dict[int, float]]:
+    def _after(self, outputs: Sequence[Sequence[int]]) -> dict[tuple[int, ...], dict[int, float]]:
         """The distribution of the token that follows the prompt and each output."""
         histories = {i: [*self.prompt, *output, 0, 0] for i, output in enumerate(outputs)}
         logits = force(lab_config(slots=1, prefix_cache=True), histories, len(self.prompt))
         found = {}
         for i, output in enumerate(outputs):
             row = logits[i, len(self.prompt) + len(output) - 1]
-            ids, kept = samplers.truncation(SAMPLING).candidates(row)
+            ids, kept = NumpyTruncation.of(SAMPLING).candidates(row)
             dist = distribution_from_logits(ids, kept, SAMPLING.temperature)
             found[tuple(output)] = dict(zip(dist.ids.tolist(), dist.probs.tolist(), strict=True))
         return found
