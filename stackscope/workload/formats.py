@@ -47,7 +47,7 @@ class Part(msgspec.Struct):
 class WireMessage(msgspec.Struct):
     role: str
     content: str | tuple[Part, ...] | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: object = None
 
 
 class PromptLine(Options):
@@ -265,7 +265,7 @@ def _message(index: int, wire: WireMessage) -> Message:
     where = f"`messages[{index}]`"
     if wire.role not in _ROLES:
         raise BadEntryError(f"{where}: the role {wire.role!r} is not supported")
-    if wire.tool_calls is not None and bytes(wire.tool_calls) not in (b"null", b"[]"):
+    if wire.tool_calls not in (None, []):
         raise BadEntryError(f"{where}: tool calls are not supported")
     if wire.content is None:
         raise BadEntryError(f"{where}: it has no content")

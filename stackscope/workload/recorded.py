@@ -100,6 +100,12 @@ class FileScript:
         most = min(limit.tokens, max(context // 2, context - len(tokens)))
         return without_middle(tokens, context - most), most
 
+    def prompt_room(self, limit: Limit) -> int:
+        """How long a prompt may be before its conversation has to forget something."""
+        context = self.room.context_tokens
+        may_shrink = limit.is_default or self.room.spec.truncate
+        return max(1, context - (min(limit.tokens, context // 2) if may_shrink else limit.tokens))
+
     def encode(self, entry: Entry) -> list[int]:
         """The tokens of a prompt that is not made of messages."""
         if isinstance(entry.prompt, str):
@@ -204,11 +210,11 @@ class FileConversation:
     def _encoded(self, turn: int, limit: Limit) -> list[int]:
         assert self._first is not None
         self._question = self._first if turn == 0 else Message("user", self._entry.later[turn - 1])
-        room = self._script.room
+        script, room = self._script, self._script.room
         try:
-            tokens = self._history.encode(self._question, max(1, room.context_tokens - limit.tokens))
+            tokens = self._history.encode(self._question, script.prompt_room(limit))
         except WorkloadError as error:
-            raise self._script.refused(error, self._entry) from error
+            raise script.refused(error, self._entry) from error
         if self._history.n_forgotten > 0:
             room.note("Conversations that outgrew the context forgot their oldest turns.")
         return tokens

@@ -187,7 +187,7 @@ def describe(spec: WorkloadSpec) -> str:
     if spec.token_scale != 1:
         parts.append(f"tokens × {spec.token_scale:g}")
     if spec.requests is not None:
-        parts.append(f"{units.count(spec.requests)} requests")
+        parts.append(units.counted(spec.requests, "request"))
     if spec.duration_s is not None:
         parts.append(units.duration(round(spec.duration_s * 1e9)))
     if spec.is_endless:

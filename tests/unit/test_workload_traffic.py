@@ -1,0 +1,247 @@
+"""When jobs are handed out: closed loop, open loop, conversations, limits, and changes on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stackscope.errors import WorkloadError
+from stackscope.workload.spec import Length, WorkloadSpec
+from stackscope.workload.traffic import MOST_AT_ONCE, Traffic
+from tests.workload_fakes import ByteTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from stackscope.workload.jobs import Job
+
+SECOND = 10**9
+TINY = Length.fixed(20)
+
+
+def traffic(**options: object) -> Traffic:
+    fields: dict[str, object] = {"name": "code", "prompt_tokens": TINY, "output_tokens": TINY} | options
+    return Traffic(WorkloadSpec(**fields), ByteTokenizer(), context_tokens=4096)  # type: ignore[arg-type]
+
+
+def chat(**options: object) -> Traffic:
+    return traffic(name="chat", turns=Length.fixed(3), prompt_tokens=None, **options)
+
+
+def ids(jobs: Sequence[Job]) -> list[int]:
+    return [job.id for job in jobs]
+
+
+def test_a_closed_loop_keeps_its_jobs_in_flight() -> None:
+    run = traffic(concurrency=3, requests=5)
+    assert ids(run.due(10, 0)) == [0, 1, 2]
+    assert run.due(11, 3) == []
+    assert run.next_arrival_ns() is None
+    run.finished(1, [])
+    (job,) = run.due(12, 2)
+    assert (job.id, job.arrived_ns) == (3, 12)
+    run.finished(0, [])
+    run.finished(2, [])
+    assert ids(run.due(13, 1)) == [4]
+    assert run.done
+    assert (run.issued, run.finished_jobs, run.in_flight, run.total) == (5, 3, 2, 5)
+    assert run.due(14, 0) == []
+
+
+def test_a_closed_loop_counts_what_the_engine_holds() -> None:
+    run = traffic(concurrency=3)
+    # Two that the traffic knows nothing of leave room for one.
+    assert len(run.due(0, 2)) == 1
+
+
+def test_concurrency_changes_on_the_way() -> None:
+    run = traffic(concurrency=2)
+    first = run.due(0, 0)
+    run.set_concurrency(4)
+    assert run.next_arrival_ns() == 0
+    assert len(run.due(1, 2)) == 2
+    run.set_concurrency(1)
+    for job in first:
+        run.finished(job.id, [])
+    assert run.due(2, 2) == []
+    run.set_concurrency(0)
+    assert run.next_arrival_ns() is None
+    assert not run.done
+    for wrong in (-1, 10**9):
+        with pytest.raises(WorkloadError):
+            run.set_concurrency(wrong)
+
+
+def test_an_open_loop_stamps_the_scheduled_arrival() -> None:
+    run = traffic(rate=4.0, arrivals="uniform", requests=6)
+    assert run.due(0, 0) == []
+    assert run.next_arrival_ns() == SECOND // 4
+    # Noticed late, and whatever is in flight: three have come.
+    assert [job.arrived_ns for job in run.due(800_000_000, 99)] == [250_000_000, 500_000_000, 750_000_000]
+    run.set_rate(8.0, now_ns=900_000_000)
+    # 0.15 s of the gap of 0.25 are over; the other 0.4 gaps take 0.05 s at 8 per second.
+    assert run.next_arrival_ns() == 950_000_000
+    assert run.rate == 8.0
+    assert len(run.due(60 * SECOND, 0)) == 3
+    assert run.done
+    assert run.next_arrival_ns() is None
+
+
+def test_loops_change_into_each_other() -> None:
+    run = traffic(concurrency=2)
+    assert ids(run.due(0, 0)) == [0, 1]
+    run.set_rate(1.0)
+    assert run.due(1, 2) == []
+    assert run.next_arrival_ns() is not None
+    run.set_rate(0)
+    assert run.next_arrival_ns() is None
+    assert run.due(99 * SECOND, 2) == []
+    run.set_rate(None)
+    run.finished(0, [])
+    assert ids(run.due(100 * SECOND, 1)) == [2]
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(WorkloadError):
+            run.set_rate(wrong)
+
+
+def test_a_burst_is_handed_out_in_portions() -> None:
+    run = traffic(rate=1_000.0, arrivals="uniform")
+    for n in range(3):
+        portion = run.due(SECOND, n * MOST_AT_ONCE)
+        assert len(portion) == MOST_AT_ONCE
+        assert portion[0].arrived_ns == (n * MOST_AT_ONCE + 1) * 1_000_000
+        upcoming = run.next_arrival_ns()
+        assert upcoming is not None
+        assert upcoming <= SECOND  # due again at once
+    closed = traffic(concurrency=2 * MOST_AT_ONCE)
+    assert len(closed.due(0, 0)) == MOST_AT_ONCE
+    assert closed.next_arrival_ns() == 0
+    assert len(closed.due(0, MOST_AT_ONCE)) == MOST_AT_ONCE
+    assert closed.next_arrival_ns() is None
+
+
+def test_a_duration_ends_the_offer() -> None:
+    run = traffic(concurrency=1, duration_s=2.0)
+    run.start(10 * SECOND)
+    assert ids(run.due(10 * SECOND, 0)) == [0]
+    assert not run.done
+    run.finished(0, [])
+    assert run.due(12 * SECOND, 0) == []
+    assert run.done
+    assert run.next_arrival_ns() is None
+
+
+def test_an_idle_open_loop_wakes_up_at_its_end() -> None:
+    run = traffic(rate=0.001, arrivals="uniform", duration_s=2.0)
+    assert run.next_arrival_ns() == 2 * SECOND
+    assert run.due(2 * SECOND, 0) == []
+    assert run.done
+
+
+def test_arrivals_before_the_end_are_offered_even_when_noticed_after_it() -> None:
+    run = traffic(rate=10.0, arrivals="uniform", duration_s=1.05)
+    assert not run.done
+    jobs = run.due(60 * SECOND, 0)
+    assert [job.arrived_ns for job in jobs] == [n * SECOND // 10 for n in range(1, 11)]
+    assert run.done
+
+
+def test_turns_follow_one_another_under_consecutive_ids() -> None:
+    run = chat(concurrency=2, requests=9)
+    first = run.due(0, 0)
+    assert [(job.id, job.conversation) for job in first] == [(0, 0), (3, 1)]
+    run.finished(3, [65])
+    # Conversation 1 goes on before conversation 2 begins.
+    assert [(job.id, job.conversation) for job in run.due(1, 1)] == [(4, 1)]
+    run.finished(4, [65])
+    run.finished(0, [65])
+    assert ids(run.due(2, 0)) == [5, 1]
+    run.finished(5, [65])
+    assert ids(run.due(3, 1)) == [6]
+
+
+def test_the_limit_cuts_a_conversation_so_that_just_the_first_ids_run() -> None:
+    run = chat(concurrency=4, requests=7)
+    seen: list[int] = []
+    while not run.done:
+        for job in run.due(0, 0):
+            seen.append(job.id)
+            run.finished(job.id, [65])
+    assert sorted(seen) == list(range(7))
+
+
+def test_an_arrival_waits_for_the_only_turns_that_are_left() -> None:
+    run = chat(rate=1.0, arrivals="uniform", requests=3)
+    assert [job.arrived_ns for job in run.due(1 * SECOND, 0)] == [1 * SECOND]
+    # Turn 2 arrives at 2 s, but turn 1 is still being answered.
+    assert run.due(2 * SECOND, 1) == []
+    assert run.next_arrival_ns() is None
+    assert not run.done
+    run.due(5 * SECOND, 1)
+    run.finished(0, [65])
+    # It could not arrive before it was there to be asked.
+    (job,) = run.due(5 * SECOND, 0)
+    assert (job.id, job.arrived_ns) == (1, 5 * SECOND)
+
+
+def test_an_open_loop_keeps_as_many_conversations_open_as_it_is_told() -> None:
+    run = chat(rate=1.0, arrivals="uniform", concurrency=2)
+    order = []
+    for second in range(1, 9):
+        for job in run.due(second * SECOND, 0):
+            order.append(job.conversation)
+            run.finished(job.id, [65])
+    # Two take turns. When one is over the next begins, and so there are two again.
+    assert order == [0, 1, 0, 1, 0, 2, 1, 3]
+    # All busy: a new one begins rather than have an arrival wait.
+    busy = chat(rate=1.0, arrivals="uniform", concurrency=2)
+    assert [job.conversation for job in busy.due(4 * SECOND, 0)] == [0, 1, 2, 3]
+
+
+def test_only_jobs_in_flight_can_finish_and_once() -> None:
+    run = traffic(concurrency=1)
+    run.due(0, 0)
+    run.finished(0, [])
+    for wrong in (0, 1, -1):
+        with pytest.raises(ValueError, match="is not in flight"):
+            run.finished(wrong, [])
+
+
+def test_jobs_can_be_made_beforehand() -> None:
+    plain, prepared = traffic(requests=20, concurrency=20), traffic(requests=20, concurrency=20)
+    prepared.prepare(12)
+    assert prepared.due(0, 0) == plain.due(0, 0)
+    tokenizer = ByteTokenizer()
+    spec = WorkloadSpec(name="unique", requests=5, concurrency=5)
+    early = Traffic(spec, tokenizer, context_tokens=2048)
+    early.prepare(1_000)
+    n_encoded = tokenizer.n_encoded
+    assert len(early.due(0, 0)) == 5
+    assert tokenizer.n_encoded == n_encoded
+
+
+def test_the_text_is_kept_on_request() -> None:
+    spec = WorkloadSpec(name="code", prompt_tokens=TINY)
+    for keep in (True, False):
+        job = Traffic(spec, ByteTokenizer(), context_tokens=512, keep_text=keep).due(0, 0)[0]
+        assert job.prompt_text == (ByteTokenizer().decode(job.tokens) if keep else None)
+
+
+def test_jobs_before_a_bad_line_are_handed_out_before_it_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    lines = [{"prompt": "fine"}] * 1_001 + [{"prompt": "x" * 300}]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    spec = WorkloadSpec(path=str(path), concurrency=2_000, max_tokens=10)
+    # Beyond the first thousand, lines are checked as they come up.
+    run = Traffic(spec, ByteTokenizer(), context_tokens=200)
+    seen: list[int] = []
+    while len(seen) < 1_001:
+        seen += ids(run.due(0, 0))
+    assert seen == list(range(1_001))
+    for _ in range(2):
+        assert run.next_arrival_ns() is not None
+        with pytest.raises(WorkloadError, match=r"w\.jsonl:1002: the prompt of 301 tokens"):
+            run.due(1, 0)
