@@ -111,6 +111,11 @@ class EngineProcess:
         return self._pump.is_over
 
     @property
+    def is_read(self) -> bool:
+        """The process has ended, and nothing is left to read."""
+        return not self._items and self._pump.is_read
+
+    @property
     def n_steps(self) -> int:
         return self._pump.n_steps
 
@@ -135,13 +140,20 @@ class EngineProcess:
     # The order of things
 
     def wait_ready(self, progress: Callable[[wire.Loading], None] | None = None) -> wire.Ready:
-        """Wait until the models are loaded. Raises the `StackscopeError` that prevents it."""
+        """Wait until the models are loaded. Raises the `StackscopeError` that prevents it.
+
+        What is logged meanwhile stays to be read, after the header.
+        """
+        logged: list[Item] = []
         while self.ready is None:
             item = self.next_item()
+            if item is None:
+                raise EngineError("The engine process ended before it was ready.")
             if isinstance(item, wire.Loading) and progress is not None:
                 progress(item)
-            elif item is None:
-                raise EngineError("The engine process ended before it was ready.")
+            elif not isinstance(item, wire.Message):
+                logged.append(item)
+        self._items.extendleft(reversed(logged))
         return self.ready
 
     def compose_header(self, *, host: str, device: str) -> Header:
@@ -182,7 +194,7 @@ class EngineProcess:
         while not self._items:
             queued = self._pump.take(timeout_s)
             if queued is None:
-                if self.is_over and self._pump.failure is not None:
+                if self._pump.is_read and self._pump.failure is not None:
                     raise self._pump.failure
                 return None
             if isinstance(queued, bytes):

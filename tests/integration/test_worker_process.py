@@ -327,6 +327,7 @@ class TestFailures:
         [
             ("abort", "SIGABRT"),
             ("native_abort", "SIGABRT"),
+            ("ggml_abort", "SIGABRT"),
             ("segv", "SIGSEGV"),
             ("kill", "SIGKILL"),
             ("exit", "without saying why"),
@@ -343,8 +344,10 @@ class TestFailures:
                 rest_of(engine)
         assert caught.value.exit_code == 7
         assert "step 200 line 0" in caught.value.last_lines or death == "raise"
-        if "abort" in death:
+        if death in {"abort", "native_abort"}:
             assert "ggml.c:123: GGML_ASSERT(false) failed" in str(caught.value)
+        if death == "ggml_abort":
+            assert "ops.cpp:7: GGML_ASSERT(rows > 0) failed" in str(caught.value)
         if death == "raise":
             assert caught.value.last_lines[-1] == "RuntimeError: a bug"
         records = list(SessionReader(path))

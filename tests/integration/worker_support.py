@@ -25,10 +25,16 @@ DEADLINE_S: Final = 20.0
 
 
 def start(model: str = "fake:", **workload: object) -> EngineProcess:
-    """The engine process with the fake engine; by default 20 requests of 8 tokens, 4 at a time."""
+    """The engine process with the fake engine; by default 20 requests of 8 tokens, 4 at a time.
+
+    A model that is a file goes to the real engine and traffic.
+    """
     asked = {"name": "unique", "requests": 20, "concurrency": 4, "max_tokens": 8, **workload}
     spec = WorkloadSpec(**asked)  # type: ignore[arg-type]
-    return EngineProcess.start(EngineConfig(model=model), spec, engine=ENGINE, traffic=TRAFFIC)
+    config = EngineConfig(model=model)
+    if not model.startswith("fake:"):
+        return EngineProcess.start(config, spec)
+    return EngineProcess.start(config, spec, engine=ENGINE, traffic=TRAFFIC)
 
 
 def begin(engine: EngineProcess, path: Path | None = None) -> SessionWriter | None:
@@ -70,7 +76,7 @@ def wait_ms(milliseconds: float) -> None:
 
 
 class Parent:
-    """A process that runs a recorded session over the fake engine, as `stackscope run` does, and can be killed."""
+    """A process that runs a recorded session, as `stackscope run` does, and can be killed."""
 
     def __init__(self, path: Path, model: str, *, requests: int = 1_000_000) -> None:
         self._process = subprocess.Popen(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 ENGINE: Final = "tests.unit.fake_engine:FakeEngine"
 TRAFFIC: Final = "tests.unit.fake_engine:FakeTraffic"
 
-Death = Literal["abort", "native_abort", "segv", "exit", "kill", "raise", "error"]
+Death = Literal["abort", "native_abort", "ggml_abort", "segv", "exit", "kill", "raise", "error"]
 
 
 class Behaviour(msgspec.Struct, frozen=True):
@@ -234,6 +236,13 @@ def _native_sleep(us: int) -> None:
         ctypes.CDLL(None).usleep(us)
 
 
+def _ggml_base() -> ctypes.CDLL:
+    spec = find_spec("llama_cpp")
+    assert spec is not None
+    assert spec.origin is not None
+    return ctypes.CDLL(str(next((Path(spec.origin).parent / "lib").glob("*ggml-base.*"))))
+
+
 def _die(how: Death) -> None:
     if how in {"abort", "native_abort"}:
         os.write(2, b"ggml.c:123: GGML_ASSERT(false) failed\n")
@@ -242,6 +251,8 @@ def _die(how: Death) -> None:
             os.abort()
         case "native_abort":
             ctypes.CDLL(None).abort()
+        case "ggml_abort":
+            _ggml_base().ggml_abort(b"ops.cpp", 7, b"GGML_ASSERT(%s) failed", b"rows > 0")
         case "segv":
             ctypes.string_at(0)
         case "exit":
