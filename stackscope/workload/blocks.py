@@ -56,10 +56,14 @@ class BlockTokens:
     def tokens(self, prompt: Blocks) -> list[int]:
         """The prompt's tokens: full blocks, and of the last one as much as is left of its length."""
         *full, last = prompt.hash_ids
-        n_left = prompt.tokens - MOONCAKE_BLOCK * len(full)
-        n_last = min(self._block, max(1, round(n_left * self._scale)))
         tokens = [token for hash_id in full for token in self.block(hash_id)]
-        return tokens + self.block(last)[:n_last]
+        return tokens + self.block(last)[: self.length(prompt) - len(tokens)]
+
+    def length(self, prompt: Blocks) -> int:
+        """Tokens of the prompt, without making them."""
+        n_full = len(prompt.hash_ids) - 1
+        n_left = prompt.tokens - MOONCAKE_BLOCK * n_full
+        return self._block * n_full + min(self._block, max(1, round(n_left * self._scale)))
 
     def block(self, hash_id: int) -> list[int]:
         base = len(self._vocabulary)

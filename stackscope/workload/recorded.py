@@ -20,7 +20,7 @@ DEFAULT_OUTPUT: Final = 128
 """Tokens to generate where neither the file nor the workload says; fewer where the context leaves fewer."""
 
 MOST_CHECKED: Final = 1_000
-"""Entries whose prompts are checked against the context before the first one runs; later ones as they come up."""
+"""Requests that are checked against the context before the first one runs; later ones as they come up."""
 
 _TOKENS_AROUND: Final = 8
 """A text has at most as many tokens as bytes, and these around it."""
@@ -88,14 +88,7 @@ class FileScript:
             return tokens, limit.tokens
         if limit.is_default and len(tokens) < context:
             return tokens, context - len(tokens)
-        if not self.room.spec.truncate:
-            raise bad_line(
-                self.file.path,
-                entry.line,
-                f"the prompt of {len(tokens):,} tokens and {limit.tokens:,} to generate do not fit the context of "
-                f"{context:,}",
-                remedy="Allow truncation (truncate = true), lower max_tokens, or use a larger context.",
-            )
+        self._refuse_unless_fitting(len(tokens), limit, entry)
         self.room.note("Prompts that did not fit the context lost their middle, or their output limit was lowered.")
         most = min(limit.tokens, max(context // 2, context - len(tokens)))
         return without_middle(tokens, context - most), most
@@ -131,37 +124,58 @@ class FileScript:
     def _entry(self, number: int) -> Entry:
         return self.file.entries[number % len(self.file.entries)]
 
+    def _refuse_unless_fitting(self, n_tokens: int, limit: Limit, entry: Entry) -> None:
+        context = self.room.context_tokens
+        is_fitting = n_tokens + (1 if limit.is_default else limit.tokens) <= context
+        if not is_fitting and not self.room.spec.truncate:
+            raise bad_line(
+                self.file.path,
+                entry.line,
+                f"the prompt of {n_tokens:,} tokens and {limit.tokens:,} to generate do not fit the context of "
+                f"{context:,}",
+                remedy="Allow truncation (truncate = true), lower max_tokens, or use a larger context.",
+            )
+
     def _check_ahead(self) -> None:
-        n_left = self.room.spec.requests
-        for number, entry in enumerate(self.file.entries[:MOST_CHECKED]):
-            for turn in range(entry.n_turns):
-                if n_left is not None:
-                    if n_left == 0:
-                        return
-                    n_left -= 1
+        n_left = MOST_CHECKED if self.room.spec.requests is None else min(MOST_CHECKED, self.room.spec.requests)
+        for number, entry in enumerate(self.file.entries):
+            for turn in range(min(entry.n_turns, n_left)):
                 self._check(entry, number, turn)
+            n_left -= min(entry.n_turns, n_left)
+            if n_left == 0:
+                return
 
     def _check(self, entry: Entry, number: int, turn: int) -> None:
         """That one turn by itself fits. Encoding costs 1 to 3 µs a token, so what fits by its bytes is not encoded."""
-        spec = self.room.spec
-        if entry.messages:
-            messages = _messages_alone(entry, turn)
+        if isinstance(entry.prompt, Blocks):
+            assert self.blocks is not None
+            self._refuse_unless_fitting(self.blocks.length(entry.prompt), self.limit(entry, number, turn), entry)
+            return
+        if isinstance(entry.prompt, str):
+            text = entry.prompt
+        elif entry.messages:
             try:
-                text = self.form.text(messages)
+                text = self.form.text(_messages_alone(entry, turn))
             except WorkloadError as error:
                 raise self.refused(error, entry) from error
-        elif isinstance(entry.prompt, str):
-            text = entry.prompt
         else:
-            self.fitted(self.encode(entry), self.limit(entry, number, turn), entry)
+            self._refuse_unless_fitting(len(self.encode(entry)), self.limit(entry, number, turn), entry)
             return
-        most_output = _most_output(entry, turn)
-        if spec.output_tokens is not None:
-            most_output = spec.output_tokens.most
-        if spec.max_tokens is not None:
-            most_output = min(most_output, spec.max_tokens)
-        if len(text.encode()) + _TOKENS_AROUND + most_output > self.room.context_tokens:
+        most_tokens = len(text.encode()) + _TOKENS_AROUND + self._most_output(entry, turn)
+        if most_tokens > self.room.context_tokens and not self.room.spec.truncate:
             self.open(number).ask_alone(turn)
+
+    def _most_output(self, entry: Entry, turn: int) -> int:
+        """Upper bound of what a turn may generate."""
+        spec = self.room.spec
+        reference = _reference(entry, turn)
+        if spec.output_tokens is not None:
+            most = spec.output_tokens.most
+        elif entry.max_tokens is not None:
+            most = entry.max_tokens
+        else:
+            most = DEFAULT_OUTPUT if reference is None else len(reference.encode()) + 1
+        return most if spec.max_tokens is None else min(most, spec.max_tokens)
 
 
 class FileConversation:
@@ -233,11 +247,3 @@ def _messages_alone(entry: Entry, turn: int) -> tuple[Message, ...]:
 
 def _reference(entry: Entry, turn: int) -> str | None:
     return entry.references[turn] if turn < len(entry.references) else None
-
-
-def _most_output(entry: Entry, turn: int) -> int:
-    """Upper bound of what the entry itself asks to generate."""
-    if entry.max_tokens is not None:
-        return entry.max_tokens
-    reference = _reference(entry, turn)
-    return DEFAULT_OUTPUT if reference is None else len(reference.encode()) + 1
