@@ -50,6 +50,11 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def counted(value: int | None, singular: str, plural: str | None = None) -> str:
+    """A number of things with their name: `1 step`, `1,234 steps`, `2 entries`."""
+    return f"{count(value)} {singular if value == 1 else plural or f'{singular}s'}"
+
+
 def scaled(value: Number | None, unit: str = "") -> str:
     """Three significant digits with an SI prefix before the unit: `1.23 GB/s`, `45.6 k`. Below 1 there is no prefix."""
     if not is_known(value):

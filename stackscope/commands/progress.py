@@ -50,10 +50,15 @@ class Progress:
         self._done = 0
         self._window: list[tuple[int, int]] = []
         self._window_tokens = 0
+        self._began_ns: int | None = None
+        """When the first step began. `None`: none has been seen."""
         self._shown_ns = 0
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._is_shown:
+            # Hidden, it would stay so in the shell after ^Z or a kill.
+            self._bar.console.show_cursor(True)
         return self
 
     def __exit__(
@@ -67,28 +72,39 @@ class Progress:
 
     def take(self, record: AnyRecord) -> None:
         """Follow the run."""
+        if not self._is_shown:
+            return
         if isinstance(record, RequestRecord):
             self._done += 1
         elif isinstance(record, StepRecord):
+            if self._began_ns is None:
+                self._began_ns = record.start_ns
             self._window.append((record.end_ns, record.emitted))
             self._window_tokens += record.emitted
-            if record.end_ns - self._shown_ns >= 1_000_000_000 // UPDATES_PER_S:
-                self._show(record.end_ns)
+            self.look(record.end_ns)
 
-    def _show(self, now_ns: int) -> None:
+    def look(self, now_ns: int) -> None:
+        """Show how far it is at this instant of the session, if it is time to."""
+        if self._began_ns is not None and now_ns - self._shown_ns >= 1_000_000_000 // UPDATES_PER_S:
+            self._show(now_ns, began_ns=self._began_ns)
+
+    def _show(self, now_ns: int, *, began_ns: int) -> None:
         self._shown_ns = now_ns
-        first = 0
-        while self._window[first][0] < now_ns - WINDOW_NS:
-            self._window_tokens -= self._window[first][1]
-            first += 1
-        del self._window[:first]
-        span = min(now_ns, WINDOW_NS)
+        since_ns = max(began_ns, now_ns - WINDOW_NS)
+        n_old = 0
+        while n_old < len(self._window) and self._window[n_old][0] < since_ns:
+            self._window_tokens -= self._window[n_old][1]
+            n_old += 1
+        del self._window[:n_old]
+        span_ns = max(now_ns - since_ns, 1)
         of_total = "" if self._total is None else f" of {units.count(self._total)}"
-        figures = f"{units.count(self._done)}{of_total} requests  {units.token_rate(self._window_tokens / span * 1e9)}"
+        figures = (
+            f"{units.count(self._done)}{of_total} requests  {units.token_rate(self._window_tokens * 1e9 / span_ns)}"
+        )
         if self._total is not None:
             completed = self._done / self._total
         elif self._duration_ns is not None:
-            completed = min(1.0, now_ns / self._duration_ns)
+            completed = min(1.0, (now_ns - began_ns) / self._duration_ns)
         else:
             completed = None
         self._bar.update(

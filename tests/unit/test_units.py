@@ -182,3 +182,8 @@ def _nanoseconds(text: str) -> float:
         return 0.5
     parts = text.replace(",", "").split(" ")
     return sum(float(amount) * scale[unit] for amount, unit in zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_things_are_counted_with_their_name() -> None:
+    assert [units.counted(n, "step") for n in (0, 1, 2_000, None)] == ["0 steps", "1 step", "2,000 steps", "- steps"]
+    assert units.counted(2, "entry", "entries") == "2 entries"
