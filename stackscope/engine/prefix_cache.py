@@ -16,6 +16,10 @@ which `used_cells` computes. A slot's tokens are counted in it from the moment t
 With split KV every id is a stream of its own: nothing is shared, a path is copied whole to or from a slot, each path
 pays for all of its tokens, and slots pin nothing.
 
+Models with sliding windows need guards. llama.cpp gives a cell of a windowed layer away, even while others are free,
+once it has a single tag and lies outside that sequence's window: a path that its slot has left would lose all but its
+last window without a word. A guard is a second id with the same tags as its path's, so no cell of the tree has just one.
+
 The same object with no KV cache behind it, its operations thrown away, tells what a cache that is off would have hit.
 """
 
@@ -76,17 +80,23 @@ class PrefixCache:
         block_tokens: int = 16,
         capacity_tokens: int | None = None,
         shared: bool = True,
+        guard_ids: Sequence[int] = (),
     ) -> None:
         """`sequence_ids` are the cache's alone and hold nothing; `capacity_tokens` as in `set_capacity`.
 
-        `shared` says that the KV cache is unified. Raises `ValueError` for numbers that make no sense.
+        `shared` says that the KV cache is unified. `guard_ids`: as many further ids, where it is and the model has
+        sliding windows; else none. Raises `ValueError` for numbers that make no sense.
         """
         if block_tokens < 1:
             raise ValueError(f"a block has at least one token, not {block_tokens}")
-        if len(set(sequence_ids)) != len(sequence_ids) or any(i < 0 for i in sequence_ids):
+        owned = (*sequence_ids, *guard_ids)
+        if len(set(owned)) != len(owned) or any(i < 0 for i in owned):
             raise ValueError("sequence ids are distinct and not negative")
+        if guard_ids and (not shared or len(guard_ids) != len(sequence_ids)):
+            raise ValueError("guards go with a unified KV cache, one for each path id")
         self._block_tokens = block_tokens
         self._ids = frozenset(sequence_ids)
+        self._guards = dict(zip(sequence_ids, guard_ids, strict=False))
         self._is_shared = shared
         self._capacity = _checked_capacity(capacity_tokens)
         self._tree = PrefixTree(block_tokens)
@@ -271,7 +281,8 @@ class PrefixCache:
             self.declined += 1
             return []
         trims, stop = room
-        return trims + self._paths.extend(node, key[at * TOKEN_BYTES : stop * TOKEN_BYTES], slot_sequence)
+        tail = key[at * TOKEN_BYTES : stop * TOKEN_BYTES]
+        return self._guarded(trims + self._paths.extend(node, tail, slot_sequence))
 
     def _room_for(self, node: Node, at: int, total: int, slot: int) -> tuple[list[SeqOp], int] | None:
         """Make room for tokens `at` to `total` after `node`: the operations, and the position up to which they fit.
@@ -301,7 +312,7 @@ class PrefixCache:
         return None
 
     def _check_slot(self, sequence: int) -> None:
-        if sequence in self._ids:
+        if sequence in self._ids or sequence in self._guards.values():
             raise ValueError(f"sequence {sequence} belongs to the cache, not to a slot")
 
     # --- giving up --------------------------------------------------------------------------------------------------
@@ -313,7 +324,7 @@ class PrefixCache:
         """
         before = self._paths.resident
         trims = self._paths.shrink(before - cells)
-        return trims, before - self._paths.resident
+        return self._guarded(trims), before - self._paths.resident
 
     def set_capacity(self, tokens: int | None) -> list[SeqOp]:
         """Hold at most this many tokens from now on, pinned ones included; `None` leaves the limit to `evict`.
@@ -323,17 +334,30 @@ class PrefixCache:
         self._capacity = _checked_capacity(tokens)
         if self._capacity is None:
             return []
-        return self._paths.shrink(self._capacity) + self._paths.shrink(self._capacity, pinned=True)
+        return self._guarded(self._paths.shrink(self._capacity) + self._paths.shrink(self._capacity, pinned=True))
 
     def clear(self) -> list[SeqOp]:
         """Drop every path, and the memory of evictions. Slots go on with the cells they have."""
         trims = self._paths.shrink(0) + self._paths.shrink(0, pinned=True)
         self._paths.evicted.clear()
-        return trims
+        return self._guarded(trims)
 
     def forget(self, sequence: int) -> list[SeqOp]:
         """Drop what only this path holds, pinned or not: for a path whose KV turns out to be incomplete."""
-        return self._paths.forget(sequence)
+        return self._guarded(self._paths.forget(sequence))
+
+    def _guarded(self, ops: list[SeqOp]) -> list[SeqOp]:
+        """The operations, each followed by the same on the guard of the path it changes."""
+        if not self._guards:
+            return ops
+        both: list[SeqOp] = []
+        for op in ops:
+            both.append(op)
+            if isinstance(op, Trim):
+                both.append(Trim(self._guards[op.sequence], op.start))
+            else:
+                both.append(op._replace(target=self._guards[op.target]))
+        return both
 
     def check_integrity(self) -> None:
         """Raise `AssertionError` where a conservation law does not hold. For tests, and when the engine is idle."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stackscope.engine.prefix_cache import Copy, CopyWhole, Divergence, PrefixCache, Trim
-from stackscope.engine.prefix_paths import REMEMBERED_BLOCKS, EvictionMemory
 from stackscope.records import CacheCounters
 
 if TYPE_CHECKING:
@@ -268,44 +267,6 @@ def test_a_path_whose_kv_is_incomplete_is_dropped_alone() -> None:
     kept.check_integrity()
 
 
-def test_the_place_where_a_prompt_parts_is_exact() -> None:
-    kept = cache()
-    keep(kept, [*A, 2, 2, 2, 2, *C])
-    keep(kept, [*A, 2, 2, 9, 9])
-    # The first path shares 4 + 3 tokens with the prompt, the second 4 + 2.
-    assert kept.match([*A, 2, 2, 2, 8, *D]).divergence == Divergence(7, "differs")
-    assert kept.match([1, 1, 7, 7]).divergence == Divergence(2, "differs")
-    assert kept.match([*A, *B, *C, *D]).divergence == Divergence(12, "uncached")
-    assert kept.match([*A, *B, 5, 5, 5, 5]).divergence == Divergence(8, "differs")
-    # Two tokens beyond the last block are no block that could have hit.
-    assert kept.match([*A, *B, 5]).divergence is None
-
-
-def test_an_evicted_block_is_not_taken_for_a_different_prompt() -> None:
-    kept = cache()
-    keep(kept, [*A, *B, *C])
-    keep(kept, [*A, *D])
-    kept.evict(8)
-    assert kept.match([*A, *B, *C]).divergence == Divergence(4, "evicted")
-    kept.evict(100)
-    assert kept.match([*A, *D]).divergence == Divergence(0, "evicted")
-    # The prefix is back, what followed it is not.
-    keep(kept, [*A, *A])
-    assert kept.match([*A, *B, *C]).divergence == Divergence(4, "evicted")
-    assert kept.match([*A, *C]).divergence == Divergence(4, "differs")
-
-
-def test_the_memory_of_evictions_is_bounded_and_keeps_the_latest() -> None:
-    memory = EvictionMemory(4)
-    n = 3 * REMEMBERED_BLOCKS // 2
-    keys = [np.array([i, -i], np.int32).tobytes() for i in range(n)]
-    for key in keys:
-        memory.remember(key, 4)
-    remembered = [key in memory for key in keys]
-    assert REMEMBERED_BLOCKS // 2 <= sum(remembered) <= REMEMBERED_BLOCKS
-    assert all(remembered[-REMEMBERED_BLOCKS // 2 :])
-
-
 def test_split_kv_copies_whole_sequences() -> None:
     kept = cache(shared=False)
     assert kept.insert([*A, *B], 0) == [CopyWhole(0, 10, 8)]
@@ -319,6 +280,21 @@ def test_split_kv_copies_whole_sequences() -> None:
     # Emptying the second path frees its copy of A as well.
     kept.match([*A, *B])
     assert kept.evict(8) == ([Trim(11, 0)], 12)
+
+
+def test_a_guard_does_what_its_path_does() -> None:
+    kept = PrefixCache([10, 11], block_tokens=4, guard_ids=[20, 21])
+    assert kept.insert([*A, *B], 0) == [Copy(0, 10, 0, 8), Copy(0, 20, 0, 8)]
+    kept.release(0)
+    # Slots are given the path's cells only.
+    assert kept.attach(kept.match([*A, *C]), 1) == [Copy(10, 1, 0, 4)]
+    assert kept.insert([*A, *C], 1) == [Copy(10, 11, 0, 4), Copy(10, 21, 0, 4), Copy(1, 11, 4, 8), Copy(1, 21, 4, 8)]
+    assert kept.evict(4) == ([Trim(10, 0), Trim(20, 0)], 4)
+    with pytest.raises(ValueError, match="belongs to the cache"):
+        kept.insert([*A], 20)
+    for guards, shared in (([20], True), ([10, 21], True), ([20, 21], False)):
+        with pytest.raises(ValueError, match=r"one for each|distinct"):
+            PrefixCache([10, 11], guard_ids=guards, shared=shared)
 
 
 def test_contracts_are_checked_before_any_operation_is_made() -> None:
