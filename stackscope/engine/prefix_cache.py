@@ -18,7 +18,7 @@ pays for all of its tokens, and slots pin nothing.
 
 Models with sliding windows need guards. llama.cpp gives a cell of a windowed layer away, even while others are free,
 once it has a single tag and lies outside that sequence's window: a path that its slot has left would lose all but its
-last window without a word. A guard is a second id with the same tags as its path's, so no cell of the tree has just one.
+last window without a word. A guard is a second id with its path's tags, so that no cell of the tree has just one.
 
 The same object with no KV cache behind it, its operations thrown away, tells what a cache that is off would have hit.
 """
