@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope.engine import wire
 from stackscope.engine.inbox import PATIENCE_NS
 from stackscope.engine.outbox import OVERDUE_NS
+from stackscope.errors import UsageError
 from stackscope.toggles import ToggleKind, kind_of_change
 
 if TYPE_CHECKING:
@@ -82,8 +83,11 @@ class Listener(threading.Thread):
                 return PATIENCE_NS
             case wire.Reconfigure() if self.engine is not None:
                 before = self.engine.config
-                is_live = kind_of_change(before, wire.applied(before, command.changes)) is ToggleKind.LIVE
-                return None if is_live else PATIENCE_NS
+                try:
+                    after = wire.applied(before, command.changes)
+                except UsageError:
+                    return None  # The engine's own thread will refuse it.
+                return None if kind_of_change(before, after) is ToggleKind.LIVE else PATIENCE_NS
         return None
 
     def _quit_if_overdue(self) -> None:

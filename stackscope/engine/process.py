@@ -199,8 +199,9 @@ class EngineProcess:
                 return None
             if isinstance(queued, bytes):
                 self._items.extend(self._decoder.feed(queued))
-                if self._decoder.damage is not None:
-                    raise EngineError(f"The engine process sent what is no record: {self._decoder.damage}.")
+                problem = self._decoder.damage or self._decoder.first_misfit
+                if problem is not None:
+                    raise EngineError(f"The engine process sent what is no record: {problem}.")
             else:
                 if isinstance(queued, wire.Ready):
                     self.ready = queued
@@ -249,7 +250,7 @@ class EngineProcess:
             self._is_stopped = True
             with suppress(EngineError):  # One that takes no commands is killed in a moment.
                 self.send(wire.Quit())
-            self._pump.join(timeout_s)
+            self._await_end(timeout_s)
         if self._pump.is_alive():
             self._pump.kill()
         self._pump.join()
@@ -257,6 +258,13 @@ class EngineProcess:
             if self._commands is not None:
                 os.close(self._commands)
                 self._commands = None
+
+    def _await_end(self, timeout_s: float) -> None:
+        """Wait as long as records keep coming: an engine whose reader was away has much to say before it ends."""
+        n_bytes = -1
+        while self._pump.is_alive() and n_bytes != self._pump.n_bytes:
+            n_bytes = self._pump.n_bytes
+            self._pump.join(timeout_s)
 
     def __enter__(self) -> EngineProcess:
         return self

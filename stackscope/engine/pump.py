@@ -90,6 +90,8 @@ class Pump(threading.Thread):
         self._done: wire.Done | None = None
         self._failed: wire.Failed | None = None
         self._is_killed = False
+        self.n_bytes = 0
+        """Taken from the record pipe so far."""
         self.n_steps = 0
         self.n_requests = 0
         self.n_dropped = 0
@@ -102,6 +104,12 @@ class Pump(threading.Thread):
         """Nothing will be queued any more."""
 
     # For other threads
+
+    @property
+    def is_read(self) -> bool:
+        """Nothing is queued, and nothing will be."""
+        with self._changed:
+            return self.is_over and not self._queue
 
     def take(self, timeout_s: float | None) -> Queued | None:
         """The next stretch or message. `None`: the time has passed, or all is over and read."""
@@ -135,13 +143,16 @@ class Pump(threading.Thread):
     def run(self) -> None:
         """Drain until the process has ended, then close the recording."""
         try:
-            self._drain()
-            self._await_exit()
+            try:
+                self._drain()
+                self._await_exit()
+            except Exception as error:  # noqa: BLE001 - the reader gets it, in a thread of its own.
+                self.failure = error
+                self._child.kill()
+                self._child.wait()
             self._conclude()
-        except Exception as error:  # noqa: BLE001 - the reader gets it, in a thread of its own.
-            self.failure = error
-            self._child.kill()
-            self._child.wait()
+        except Exception as error:  # noqa: BLE001 - likewise.
+            self.failure = self.failure or error
         finally:
             self._selector.close()
             os.close(self._records)
@@ -192,6 +203,7 @@ class Pump(threading.Thread):
             chunk = os.read(self._records, _READ_BYTES)
         except BlockingIOError:
             return True
+        self.n_bytes += len(chunk)
         for stretch in self._splitter.feed(chunk):
             if stretch.startswith(wire.CONTROL):
                 self._receive(stretch)
@@ -251,7 +263,9 @@ class Pump(threading.Thread):
     def _conclude(self) -> None:
         """Say how it ended, to the reader and in the recording."""
         reason: Literal["done", "interrupted", "engine-died", "error"]
-        if self._failed is not None:
+        if self.failure is not None:
+            reason = "error"
+        elif self._failed is not None:
             self.failure = wire.error_of(self._failed)
             reason = "error"
         elif self._done is not None:

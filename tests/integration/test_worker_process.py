@@ -122,8 +122,7 @@ class TestCommands:
             engine.send(wire.SetConcurrency(concurrency=6))
             engine.send(wire.SetMark(label="here"))
             engine.send(wire.reconfigure({"slots": 0}))
-            engine.send(wire.Quit(drain=True))
-            items = rest_of(engine)
+            items = [item for item, _ in zip(engine.items(), range(200), strict=False)]
         events = [i for i in items if isinstance(i, ConfigEvent | TrafficEvent | Mark)]
         live, traffic, mark, refused = events
         assert isinstance(live, ConfigEvent)
@@ -143,6 +142,9 @@ class TestCommands:
             engine.send(wire.SetRate(rate=2.0))
             refused = next(i for i in engine.items() if isinstance(i, wire.Refused))
             assert refused == wire.Refused(text="A closed loop has no rate.", remedy="Set its concurrency.")
+            engine.send(wire.Reconfigure(changes={"slot": 3}))
+            refused = next(i for i in engine.items() if isinstance(i, wire.Refused))
+            assert refused.text == "There is no setting slot."
             assert until_step(engine, 100)
 
     def test_cancelling_ends_one_request(self) -> None:
@@ -475,3 +477,15 @@ class TestLeftovers:
         footer = list(SessionReader(path))[-1]
         assert isinstance(footer, Footer)
         assert (footer.reason, footer.requests) == ("done", 2_000)
+
+    def test_an_engine_with_much_to_say_in_the_end_is_heard_out(self, tmp_path: Path) -> None:
+        path = tmp_path / "s.jsonl.zst"
+        with start(requests=ENDLESS, concurrency=16) as engine:
+            begin(engine, path)
+            while engine.n_steps < 500:
+                wait_ms(5)
+            engine.stop(0.05)  # Far less than it takes to write all that is recorded in the meantime.
+            steps = of_type(rest_of(engine), StepRecord)
+        recorded = [r for r in SessionReader(path) if isinstance(r, StepRecord)]
+        assert recorded == steps
+        assert [s.n for s in steps] == list(range(len(steps)))

@@ -185,8 +185,12 @@ class TestPump:
         assert [r for r in recorder.records if isinstance(r, Mark)] == [mark(n) for n in range(n_written)]
 
     def test_what_is_no_message_ends_the_process_and_is_told(self, child: Child) -> None:
+        recorder = Memory()
+        child.pump.record_to(recorder)
         child.write(b"!nonsense\n")
         child.pump.join()
+        assert recorder.footer is not None
+        assert recorder.footer.reason == "error"
         assert child.pump.failure is not None
         assert "JSON" in str(child.pump.failure)
         assert child.process.returncode == -9
