@@ -121,8 +121,8 @@ def rotation(head_width: int) -> Callable[[Tensor], Tensor]:
     return rotate
 
 
-def build_model(shape: Shape) -> nn.Module:
-    """The network. Its parameters carry the names that llama.cpp gives their tensors, so that export only copies."""
+def block_class(shape: Shape) -> type[nn.Module]:
+    """One layer: attention, then the gated feed-forward, each added to what comes in."""
     import torch.nn.functional as F
     from torch import nn
 
@@ -165,11 +165,21 @@ def build_model(shape: Shape) -> nn.Module:
             h = self.ffn_norm(x)
             return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
 
+    return Block
+
+
+def build_model(shape: Shape) -> nn.Module:
+    """The network. Its parameters carry the names that llama.cpp gives their tensors, so that export only copies."""
+    import torch.nn.functional as F
+    from torch import nn
+
+    block = block_class(shape)
+
     class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.token_embd = nn.Embedding(VOCABULARY, shape.width)
-            self.blk = nn.ModuleList(Block() for _ in range(shape.layers))
+            self.blk = nn.ModuleList(block() for _ in range(shape.layers))
             self.output_norm = nn.RMSNorm(shape.width, eps=1e-5)
             for name, parameter in self.named_parameters():
                 if parameter.dim() == 2:
@@ -179,8 +189,8 @@ def build_model(shape: Shape) -> nn.Module:
         def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
             """Mean cross-entropy in nats; the head is the embedding, tied."""
             h = self.token_embd(tokens)
-            for block in self.blk:
-                h = block(h)
+            for layer in self.blk:
+                h = layer(h)
             logits = F.linear(self.output_norm(h), self.token_embd.weight)
             return F.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
 

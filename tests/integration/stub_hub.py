@@ -47,76 +47,91 @@ class HubState:
         return (hashlib.sha256 if self.is_large else hashlib.sha1)(content).hexdigest()
 
 
+class HubServer(ThreadingHTTPServer):
+    """A server with the state that its handlers go by."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.state = HubState()
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection by the state of its server."""
+
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def state(self) -> HubState:
+        assert isinstance(self.server, HubServer)
+        return self.server.state
+
+    def do_HEAD(self) -> None:
+        self.answer("HEAD")
+
+    def do_GET(self) -> None:
+        self.answer("GET")
+
+    def answer(self, method: str) -> None:
+        self.state.requests.append((method, self.path, {k.lower(): v for k, v in self.headers.items()}))
+        status, code = self.state.refusals.get(self.path, (0, ""))
+        content = self.state.files.get(self.path)
+        if status == 0 and content is None:
+            status, code = 404, "EntryNotFound"
+        if method == "GET" and self.state.get_status is not None:
+            status = self.state.get_status
+        if status != 0:
+            self.refuse(status, code)
+        elif content is not None:
+            self.send_head(content) if method == "HEAD" else self.send_content(content)
+
+    def refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def send_head(self, content: bytes) -> None:
+        self.send_response(302 if self.state.cdn is not None else 200)
+        if self.state.is_hub:
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("X-Linked-Size", str(len(content)))
+            self.send_header("X-Linked-Etag" if self.state.is_large else "ETag", f'"{self.state.etag(content)}"')
+        if self.state.cdn is not None:
+            self.send_header("Location", self.state.cdn + self.path)
+        self.send_header("Content-Length", "0" if self.state.cdn is not None else str(len(content)))
+        self.end_headers()
+
+    def send_content(self, content: bytes) -> None:
+        wanted = self.headers.get("Range")
+        start = 0
+        if wanted is not None and not self.state.ignores_ranges:
+            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        rest = content[start:]
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        length = self.state.breaks.pop(0) if self.state.breaks else len(rest)
+        self.wfile.write(rest[:length])
+        self.close_connection = length < len(rest)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @contextmanager
 def stub_hub() -> Iterator[tuple[str, HubState]]:
     """Serve on a free port; gives the address and the state."""
-    state = HubState()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self) -> None:
-            self.answer("HEAD")
-
-        def do_GET(self) -> None:
-            self.answer("GET")
-
-        def answer(self, method: str) -> None:
-            state.requests.append((method, self.path, {k.lower(): v for k, v in self.headers.items()}))
-            status, code = state.refusals.get(self.path, (0, ""))
-            content = state.files.get(self.path)
-            if status == 0 and content is None:
-                status, code = 404, "EntryNotFound"
-            if method == "GET" and state.get_status is not None:
-                status = state.get_status
-            if status != 0:
-                self.refuse(status, code)
-            elif content is not None:
-                self.send_head(content) if method == "HEAD" else self.send_content(content)
-
-        def refuse(self, status: int, code: str) -> None:
-            self.send_response(status)
-            if code:
-                self.send_header("X-Error-Code", code)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def send_head(self, content: bytes) -> None:
-            self.send_response(302 if state.cdn is not None else 200)
-            if state.is_hub:
-                self.send_header("X-Repo-Commit", COMMIT)
-                self.send_header("X-Linked-Size", str(len(content)))
-                self.send_header("X-Linked-Etag" if state.is_large else "ETag", f'"{state.etag(content)}"')
-            if state.cdn is not None:
-                self.send_header("Location", state.cdn + self.path)
-            self.send_header("Content-Length", "0" if state.cdn is not None else str(len(content)))
-            self.end_headers()
-
-        def send_content(self, content: bytes) -> None:
-            wanted = self.headers.get("Range")
-            start = 0
-            if wanted is not None and not state.ignores_ranges:
-                start = int(wanted.removeprefix("bytes=").rstrip("-"))
-                self.send_response(206)
-                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-            else:
-                self.send_response(200)
-            rest = content[start:]
-            self.send_header("Content-Length", str(len(rest)))
-            self.end_headers()
-            length = state.breaks.pop(0) if state.breaks else len(rest)
-            self.wfile.write(rest[:length])
-            self.close_connection = length < len(rest)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = HubServer()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", state
+        yield f"http://127.0.0.1:{server.server_port}", server.state
     finally:
         server.shutdown()
         thread.join()
