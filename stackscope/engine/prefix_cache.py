@@ -50,8 +50,8 @@ class Divergence(NamedTuple):
     """Where and why a prompt left what is cached."""
 
     position: int
-    """That of the first token that the reason holds for. Under the block size with `differs`: what is shared is too
-    short to be cached."""
+    """Of the first token that differs, or of the first block that is not there. Below the block size with `differs`:
+    what is shared is too short to be cached."""
     reason: Literal["uncached", "differs", "evicted"]
     """`uncached`: nothing longer is known. `differs`: what is cached goes on with other tokens. `evicted`: the block
     that comes next was cached once."""
