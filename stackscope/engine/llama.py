@@ -17,7 +17,7 @@ from llama_cpp import llama_cpp as low
 from stackscope.errors import EngineError, LibraryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -109,7 +109,7 @@ def supports_offload() -> bool:
 
 
 class Model:
-    """A loaded model and its tokenizer. Contexts made from it must be closed first."""
+    """A loaded model. Contexts made from it must be closed first."""
 
     def __init__(self, path: str, config: EngineConfig, *, progress: Callable[[float], None] | None = None) -> None:
         """Load a model. Raises `EngineError` when the library refuses the file."""
@@ -131,21 +131,23 @@ class Model:
             )
         self._handle: int | None = handle
         self.path = path
-        self.vocab = low.llama_model_get_vocab(handle)
         self.n_vocab = int(low.llama_vocab_n_tokens(self.vocab))
         self.trained_context = int(low.llama_model_n_ctx_train(handle))
         self.is_recurrent = bool(low.llama_model_is_recurrent(handle))
         self.is_hybrid = bool(low.llama_model_is_hybrid(handle))
         self.n_swa = int(low.llama_model_n_swa(handle))
         self.description = self._text(low.llama_model_desc)
-        self._pieces: list[bytes | None] = [None] * self.n_vocab
-        self._buffer = ctypes.create_string_buffer(256)
-        self._ends: list[bool | None] = [None] * self.n_vocab
 
     @property
     def handle(self) -> int:
         assert self._handle is not None, "the model is closed"
         return self._handle
+
+    @property
+    def vocab(self) -> int:
+        """The model's vocabulary, which lives as long as the model."""
+        found: int = low.llama_model_get_vocab(self.handle)
+        return found
 
     def close(self) -> None:
         if self._handle is not None:
@@ -156,64 +158,6 @@ class Model:
         buffer = ctypes.create_string_buffer(512)
         read(self.handle, buffer, len(buffer))
         return buffer.value.decode(errors="replace")
-
-    # Tokenizer, as `workload.jobs.Tokenizer` asks for it
-
-    @property
-    def chat_template(self) -> str | None:
-        template = low.llama_model_chat_template(self.handle, None)
-        return None if template is None else template.decode(errors="replace")
-
-    @property
-    def bos_text(self) -> str:
-        return self._special_text(low.llama_vocab_bos(self.vocab))
-
-    @property
-    def eos_text(self) -> str:
-        return self._special_text(low.llama_vocab_eos(self.vocab))
-
-    def _special_text(self, token: int) -> str:
-        if token < 0:
-            return ""
-        text = low.llama_vocab_get_text(self.vocab, token)
-        return "" if text is None else text.decode(errors="replace")
-
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """Token ids of a text."""
-        raw = text.encode()
-        room = len(raw) + 8
-        while True:
-            tokens = (low.llama_token * room)()
-            n = low.llama_tokenize(self.vocab, raw, len(raw), tokens, room, add_special, parse_special)
-            if n >= 0:
-                return list(tokens[:n])
-            if n == -(2**31):
-                raise EngineError("The text is too long for the tokenizer.", remedy="Split the prompt.")
-            room = -n
-
-    def piece(self, token: int) -> bytes:
-        """The bytes that a token adds to a text; control tokens add none."""
-        known = self._pieces[token]
-        if known is not None:
-            return known
-        n = low.llama_token_to_piece(self.vocab, token, self._buffer, len(self._buffer), 0, False)
-        if n < 0:
-            self._buffer = ctypes.create_string_buffer(-n)
-            n = low.llama_token_to_piece(self.vocab, token, self._buffer, len(self._buffer), 0, False)
-        piece = self._buffer.raw[:n]
-        self._pieces[token] = piece
-        return piece
-
-    def is_end(self, token: int) -> bool:
-        """Whether the token ends a generation (end of sequence, end of turn)."""
-        known = self._ends[token]
-        if known is None:
-            known = self._ends[token] = bool(low.llama_vocab_is_eog(self.vocab, token))
-        return known
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Text of tokens, invalid UTF-8 replaced."""
-        return b"".join(self.piece(t) for t in tokens).decode(errors="replace")
 
 
 class Batch:

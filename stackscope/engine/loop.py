@@ -25,6 +25,7 @@ from stackscope.engine.scheduler import BudgetGovernor
 from stackscope.engine.sequence import Sequence
 from stackscope.engine.stopwatch import Stopwatch
 from stackscope.engine.turn import Turn
+from stackscope.engine.vocabulary import Vocabulary
 from stackscope.records import StepRecord
 
 if TYPE_CHECKING:
@@ -83,13 +84,14 @@ class Engine:
         self._host_cpu_ns: int | None = None
         self._n_steps = 0
         self._requests = Requests()
+        self.vocabulary = Vocabulary(backend.model)
         self.install(backend, config)
 
     # What others may ask
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self.backend.model
+        return self.vocabulary
 
     @property
     def model(self) -> ModelSummary:
@@ -120,11 +122,11 @@ class Engine:
         sequence = Sequence(
             job,
             max_context=self.context_tokens,
-            piece=self.backend.model.piece,
+            piece=self.vocabulary.piece,
             seed=self.config.seed,
             keep_text=self._keep_text,
         )
-        problem = problem_of(job, self.context_tokens, self.backend.model.n_vocab)
+        problem = problem_of(job, self.context_tokens, self.vocabulary.n_vocab)
         if problem is None:
             self._requests.queue.append(sequence)
         else:
@@ -175,8 +177,9 @@ class Engine:
         """Start using a backend; nothing is running."""
         self.backend = backend
         self.config = config
+        self.vocabulary.attach(backend.model)
         self._residents = Residents(backend, config)
-        self._chooser = Chooser(backend.model.is_end, config.seed)
+        self._chooser = Chooser(self.vocabulary.is_end, config.seed)
         self._source = self._draft_source(config)
         self._governor = None if backend.can_abort else BudgetGovernor()
         self._cursor = -1
@@ -266,7 +269,7 @@ class Engine:
             logits = self.backend.target.logits(rows.n_outputs)
             self._chooser.choose(rows.entries, logits, self.config.synthetic_acceptance)
         watch.lap(stopwatch.SAMPLE)
-        ends = outcome.emit(rows, self.backend.model, self._requests.texts, step=self._n_steps, at_ns=watch.last_ns)
+        ends = outcome.emit(rows, self.vocabulary, self._requests.texts, step=self._n_steps, at_ns=watch.last_ns)
         watch.lap(stopwatch.EMIT)
         self._commit(rows, ends)
         watch.lap(stopwatch.COMMIT)

@@ -10,10 +10,12 @@ from stackscope.records import Emission, FinishReason
 if TYPE_CHECKING:
     from stackscope.engine.backend import Memory
     from stackscope.engine.batching import Entry, Rows
-    from stackscope.engine.llama import Model
+    from stackscope.engine.vocabulary import Vocabulary
 
 
-def emit(rows: Rows, model: Model, texts: list[TextDelta], *, step: int, at_ns: int) -> list[FinishReason | None]:
+def emit(
+    rows: Rows, vocabulary: Vocabulary, texts: list[TextDelta], *, step: int, at_ns: int
+) -> list[FinishReason | None]:
     """Turn new tokens into text, cut at stop strings; answers why each entry's sequence ends, if it does."""
     ends: list[FinishReason | None] = []
     for entry in rows.entries:
@@ -25,7 +27,7 @@ def emit(rows: Rows, model: Model, texts: list[TextDelta], *, step: int, at_ns: 
         text, is_stopped = sequence.push_text(emitted)
         if entry.accepted > len(emitted):
             entry.accepted = len(emitted)
-        end = "stop" if is_stopped else _numeric_end(entry, model)
+        end = "stop" if is_stopped else _numeric_end(entry, vocabulary)
         if end is not None and not is_stopped:
             text += sequence.finish_text()
         if text:
@@ -35,9 +37,9 @@ def emit(rows: Rows, model: Model, texts: list[TextDelta], *, step: int, at_ns: 
     return ends
 
 
-def _numeric_end(entry: Entry, model: Model) -> FinishReason | None:
+def _numeric_end(entry: Entry, vocabulary: Vocabulary) -> FinishReason | None:
     sequence = entry.sequence
-    if not sequence.job.ignore_eos and model.is_end(entry.emitted[-1]):
+    if not sequence.job.ignore_eos and vocabulary.is_end(entry.emitted[-1]):
         return "eos"
     length = sequence.n + len(entry.emitted)
     if length < sequence.max_n:

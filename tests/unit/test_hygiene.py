@@ -18,7 +18,7 @@ MOST_LINES_OF_A_FILE: Final = 400
 MOST_LINES_OF_A_FUNCTION: Final = 60
 
 HOME_OF: Final[dict[str, tuple[str, ...]]] = {
-    "llama_cpp": ("engine/llama.py", "engine/samplers.py", "engine/facts.py"),
+    "llama_cpp": ("engine/llama.py", "engine/vocabulary.py", "engine/facts.py"),
     "psutil": ("hardware/host.py",),
     "huggingface_hub": ("model/download.py",),
     "jinja2": ("workload/",),
