@@ -101,7 +101,7 @@ class Worker:
         try:
             self._outbox.record(*self._engine.drain("error"))
         except StackscopeError as another:
-            error.add_note(f"Ending the requests in flight failed as well: {another}")
+            sys.stderr.write(f"Ending the requests in flight failed as well: {another}\n")
         self._outbox.message(wire.failure_of(error))
 
     def _offer(self) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackscope.engine.process import EngineProcess
 from stackscope.records import StepRecord
@@ -19,6 +19,11 @@ from tests.unit.fake_engine import ENGINE, TRAFFIC
 
 if TYPE_CHECKING:
     from stackscope.engine.process import Item
+
+T = TypeVar("T")
+
+ENDLESS: Final = 1_000_000
+"""Requests that no test sees the end of."""
 
 DEADLINE_S: Final = 20.0
 """Nothing in these tests takes nearly as long, unless it hangs."""
@@ -56,6 +61,22 @@ def until_step(engine: EngineProcess, n: int) -> StepRecord:
 
 def rest_of(engine: EngineProcess) -> list[Item]:
     return list(engine.items())
+
+
+def of_type(items: list[Item], kind: type[T]) -> list[T]:
+    return [item for item in items if isinstance(item, kind)]
+
+
+def run_through(model: str = "fake:", **workload: object) -> list[Item]:
+    """Everything that a session yields once it has begun."""
+    with start(model, **workload) as engine:
+        begin(engine)
+        return rest_of(engine)
+
+
+def open_descriptors() -> set[str]:
+    """Of this process."""
+    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
 
 
 def is_gone_within(pid: int, seconds: float) -> bool:
