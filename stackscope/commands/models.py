@@ -149,7 +149,7 @@ def get(name: str, *, sha256: str | None = None, revision: str | None = None, js
         meaning = {
             "downloaded": "downloaded and verified",
             "present": "was there already, in the Hub's current version",
-            "unchecked": "was there already; the Hub was not asked",
+            "unchecked": "was there already, and was not compared with the Hub's",
         }[done.how]
         console = _console()
         console.print(shown(done.path), soft_wrap=True)

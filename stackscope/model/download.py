@@ -31,7 +31,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_s
 
 from stackscope import units
 from stackscope.errors import DownloadError, ModelFileError, UsageError
-from stackscope.model.files import PARTIAL_SUFFIX, cannot_write, require_room, shown
+from stackscope.model.files import PARTIAL_SUFFIX, is_disk_full, require_room, shown
 from stackscope.model.header import read_header
 from stackscope.model.hub_files import HubFile, place_of
 
@@ -92,9 +92,9 @@ def fetch(
     """Make the file present and say where. What is there already, in the Hub's current version, is not fetched again.
 
     `sha256` is required of the file when given; else the Hub's own, where it states one. `endpoint`: `None` is what
-    HF_ENDPOINT names, else the Hub. Raises `UsageError` for a
-    malformed checksum or endpoint, `DownloadError` with a sentence for every way the transfer can fail. What was
-    received of a broken transfer is kept, and the next call continues there.
+    HF_ENDPOINT names, else the Hub. Raises `UsageError` for a malformed checksum or endpoint, `DownloadError` with a
+    sentence for every way the transfer can fail. What was received of a broken transfer is kept, and the next call
+    continues there.
     """
     if sha256 is not None and not _SHA256.fullmatch(sha256.lower()):
         raise UsageError("A SHA-256 has 64 hexadecimal digits.", remedy="Give it in full with --sha256.")
@@ -109,7 +109,7 @@ def fetch(
     except (HTTPError, HFValidationError) as error:
         raise _sentence(error, wanted, hub) from error
     except OSError as error:
-        raise _as_download_error(cannot_write(run.place, error, needs=0)) from error
+        raise _cannot_store(run.place, error) from error
 
 
 class _Fetch:
@@ -142,7 +142,7 @@ class _Fetch:
             state = self._locate()
         except HTTPError as error:
             found = self._local()
-            if found is None or getattr(error, "response", None) is not None:
+            if found is None or _status(error) is not None:
                 raise
             return self._accepted(found, "unchecked")
         if self._is_current(state):
@@ -244,8 +244,9 @@ class _Fetch:
                     time.sleep(self.pause_s)
                 self._transfer(partial, have, self._locate(expected=state))
             except HTTPError as error:
-                if getattr(error, "response", None) is not None:  # the Hub said no; trying again is no use
-                    raise
+                status = _status(error)
+                if status is not None and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise  # the Hub said no; trying again is no use
                 reason = error
             before, have = have, partial.stat().st_size if partial.exists() else 0
             failures = 1 if have > before else failures + 1
@@ -334,16 +335,32 @@ def _require_address(hub: str) -> str:
     return hub
 
 
+def _cannot_store(place: Path, error: OSError) -> DownloadError:
+    if is_disk_full(error):
+        remedy = (
+            "Free some space: the next try continues where this one stopped."
+        )
+        return DownloadError(f"There was no room left for {shown(place)}.", remedy=remedy)
+    remedy = "Choose another cache folder with STACKSCOPE_CACHE."
+    return DownloadError(f"{shown(place)} cannot be written: {error.strerror or error}.", remedy=remedy)
+
+
+def _status(error: HTTPError) -> int | None:
+    """Status of the Hub's answer. `None`: there was no answer."""
+    status: int | None = getattr(getattr(error, "response", None), "status_code", None)
+    return status
+
+
 def _as_download_error(error: ModelFileError) -> DownloadError:
     return DownloadError(error.message, remedy=error.remedy)
 
 
-def _sentence(error: Exception, wanted: HubFile, hub: str) -> DownloadError:
+def _sentence(error: HTTPError | HFValidationError, wanted: HubFile, hub: str) -> DownloadError:
     """The sentence for an error of huggingface_hub, or of the HTTP client under it."""
     repository, file, revision = wanted
-    status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, HFValidationError):
         return DownloadError(f"{shown(repository)} is not a repository's name.", remedy="Write OWNER/REPO/FILE.gguf.")
+    status = _status(error)
     if isinstance(error, GatedRepoError):
         page = f"{hub}/{repository}"
         return DownloadError(
