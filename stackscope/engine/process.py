@@ -251,8 +251,9 @@ class EngineProcess:
             with suppress(EngineError):  # One that takes no commands is killed in a moment.
                 self.send(wire.Quit())
             self._await_end(timeout_s)
-        if self._pump.is_alive():
+        if not self._pump.is_over:
             self._pump.kill()
+        self._pump.wait_over()
         self._pump.join()
         with self._sending:
             if self._commands is not None:
@@ -262,9 +263,9 @@ class EngineProcess:
     def _await_end(self, timeout_s: float) -> None:
         """Wait as long as records keep coming: an engine whose reader was away has much to say before it ends."""
         n_bytes = -1
-        while self._pump.is_alive() and n_bytes != self._pump.n_bytes:
+        while not self._pump.is_over and n_bytes != self._pump.n_bytes:
             n_bytes = self._pump.n_bytes
-            self._pump.join(timeout_s)
+            self._pump.wait_over(timeout_s)
 
     def __enter__(self) -> EngineProcess:
         return self

@@ -121,6 +121,14 @@ class Pump(threading.Thread):
             self._n_queued_bytes -= size
             return item
 
+    def wait_over(self, timeout_s: float | None = None) -> None:
+        """Wait until nothing will be queued any more, or the time has passed.
+
+        Not by `join`: one that a Ctrl-C interrupts has Python believe that the thread has ended (until Python 3.12).
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.is_over, timeout_s)
+
     def record_to(self, recorder: Recorder) -> None:
         """Record from here on, log lines of before included. Raises `SessionFileError`."""
         with self._recording:
