@@ -337,9 +337,7 @@ def _require_address(hub: str) -> str:
 
 def _cannot_store(place: Path, error: OSError) -> DownloadError:
     if is_disk_full(error):
-        remedy = (
-            "Free some space: the next try continues where this one stopped."
-        )
+        remedy = "Free some space: the next try continues where this one stopped."
         return DownloadError(f"There was no room left for {shown(place)}.", remedy=remedy)
     remedy = "Choose another cache folder with STACKSCOPE_CACHE."
     return DownloadError(f"{shown(place)} cannot be written: {error.strerror or error}.", remedy=remedy)
