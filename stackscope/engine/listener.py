@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope.engine import wire
 from stackscope.engine.inbox import PATIENCE_NS
 from stackscope.engine.outbox import OVERDUE_NS
+from stackscope.engine.pipes import is_readable
 from stackscope.errors import UsageError
 from stackscope.toggles import ToggleKind, kind_of_change
 
@@ -46,7 +46,7 @@ class Listener(threading.Thread):
         tail = b""
         try:
             while True:
-                if select.select([self._descriptor], [], [], self._patience_s())[0]:
+                if is_readable(self._descriptor, self._patience_s()):
                     chunk = os.read(self._descriptor, 1 << 16)
                     if not chunk:
                         break

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
 from stackscope.engine import wire
+from stackscope.engine.pipes import is_writable
 from stackscope.session.format import encode_all
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Outbox:
             self.flush()
             if self._oldest_ns is None:
                 return
-            select.select([], [self._descriptor], [])
+            is_writable(self._descriptor, None)
 
     def _wait_from_now(self) -> None:
         if self._oldest_ns is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import select
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import msgspec
 from stackscope import __version__
 from stackscope.engine import openmp, wire
 from stackscope.engine.logring import LogRing
+from stackscope.engine.pipes import is_writable
 from stackscope.engine.pump import Pump, Recorder
 from stackscope.errors import EngineError
 from stackscope.records import AnyRecord, Header
@@ -231,7 +231,7 @@ class EngineProcess:
             if self._commands is None:
                 return
             while left:
-                if not select.select([], [self._commands], [], SEND_S)[1]:
+                if not is_writable(self._commands, SEND_S):
                     raise EngineError("The engine process does not take commands.", remedy="End the run.")
                 try:
                     left = left[os.write(self._commands, left) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -242,6 +243,21 @@ def test_a_whole_session() -> None:
     assert records[0] == header
     assert [r.n for r in records if isinstance(r, StepRecord)] == list(range(6))  # 8 requests × 3 tokens ÷ 4 at a time
     assert isinstance(records[-1], Footer)
+
+
+def test_it_runs_beside_a_thousand_open_files() -> None:
+    """`select` would fail on either side: the engine's descriptors have the numbers that they have here."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2_000:
+        pytest.skip("this system allows too few open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_000), hard))
+    files = [os.open("/dev/null", os.O_RDONLY) for _ in range(1_100)]
+    try:
+        test_a_whole_session()
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_process_that_cannot_be_started_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
