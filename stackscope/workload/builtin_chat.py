@@ -51,6 +51,10 @@ class ChatScript:
     def notes(self) -> tuple[str, ...]:
         return (*self.room.notes, *self.form.notes)
 
+    @property
+    def lap(self) -> None:
+        return None
+
     def n_turns(self, number: int) -> int:
         return draw(self._turns, stream(self.room.spec.seed, Purpose.TURNS, number))
 
@@ -138,6 +142,10 @@ class RagScript:
     @property
     def notes(self) -> tuple[str, ...]:
         return (*self._room.notes, *self._form.notes)
+
+    @property
+    def lap(self) -> None:
+        return None
 
     def n_turns(self, number: int) -> int:  # noqa: ARG002 - part of the protocol
         return 1

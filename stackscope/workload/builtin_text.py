@@ -59,6 +59,10 @@ class CodeScript:
     def notes(self) -> tuple[str, ...]:
         return self._room.notes
 
+    @property
+    def lap(self) -> None:
+        return None
+
     def n_turns(self, number: int) -> int:  # noqa: ARG002 - part of the protocol
         return 1
 
@@ -99,6 +103,10 @@ class UniqueScript:
     def notes(self) -> tuple[str, ...]:
         return self._room.notes
 
+    @property
+    def lap(self) -> None:
+        return None
+
     def n_turns(self, number: int) -> int:  # noqa: ARG002 - part of the protocol
         return 1
 
@@ -136,6 +144,10 @@ class CopyScript:
     @property
     def notes(self) -> tuple[str, ...]:
         return (*self._room.notes, *self._form.notes)
+
+    @property
+    def lap(self) -> None:
+        return None
 
     def n_turns(self, number: int) -> int:  # noqa: ARG002 - part of the protocol
         return 1

@@ -8,6 +8,7 @@ from stackscope.errors import WorkloadError
 from stackscope.workload.blocks import BlockTokens
 from stackscope.workload.draws import Purpose, draw, stream
 from stackscope.workload.entries import Blocks, Entry, Message, WorkloadFile
+from stackscope.workload.numbering import Numbering
 from stackscope.workload.rows import bad_line
 from stackscope.workload.script import History, Room, Turn, without_middle
 
@@ -52,6 +53,10 @@ class FileScript:
     @property
     def notes(self) -> tuple[str, ...]:
         return (*self.file.notes, *self.room.notes, *self.form.notes)
+
+    @property
+    def lap(self) -> int:
+        return len(self.file.entries)
 
     def n_turns(self, number: int) -> int:
         return self._entry(number).n_turns
@@ -137,13 +142,15 @@ class FileScript:
             )
 
     def _check_ahead(self) -> None:
-        n_left = MOST_CHECKED if self.room.spec.requests is None else min(MOST_CHECKED, self.room.spec.requests)
-        for number, entry in enumerate(self.file.entries):
-            for turn in range(min(entry.n_turns, n_left)):
-                self._check(entry, number, turn)
-            n_left -= min(entry.n_turns, n_left)
-            if n_left == 0:
-                return
+        spec = self.room.spec
+        limit = min(
+            MOST_CHECKED, self.file.n_requests, self.file.n_requests if spec.requests is None else spec.requests
+        )
+        numbering = Numbering(self, group=spec.concurrency, limit=limit)
+        while not numbering.is_exhausted:
+            number, ids = numbering.take()
+            for turn in range(len(ids)):
+                self._check(self._entry(number), number, turn)
 
     def _check(self, entry: Entry, number: int, turn: int) -> None:
         """That one turn by itself fits. Encoding costs 1 to 3 µs a token, so what fits by its bytes is not encoded."""

@@ -43,6 +43,10 @@ class Script(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What was shortened, joined or missing so far, in sentences."""
 
+    @property
+    def lap(self) -> int | None:
+        """Conversations after which the same come again. `None`: they never do."""
+
     def n_turns(self, number: int) -> int: ...
 
     def open(self, number: int) -> Conversation: ...

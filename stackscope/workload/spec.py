@@ -94,7 +94,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Offer nothing that arrives later than this many seconds after the start. `None`: no such limit."""
 
     concurrency: int = 8
-    """Closed loop: requests in flight. Open loop: conversations kept open at a time."""
+    """Closed loop: requests in flight. Open loop: conversations kept open at a time. Also how many conversations are
+    numbered in one go, so that a run with another concurrency may reach other turns of them."""
     rate: float | None = None
     """Open loop: requests per second. `None`: closed loop, unless `arrivals` is `trace`."""
     arrivals: Arrivals = "poisson"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from stackscope.workload.builtin_text import CodeScript, CopyScript, UniqueScrip
 from stackscope.workload.check import validate_arrivals
 from stackscope.workload.files import read_file
 from stackscope.workload.jobs import Job
+from stackscope.workload.numbering import Numbering
 from stackscope.workload.recorded import FileScript
 from stackscope.workload.script import Room, Single
 from stackscope.workload.spec import MOST_CONCURRENCY, MOST_RATE, validate
@@ -33,12 +33,12 @@ MOST_AT_ONCE: Final = 32
 class _Open:
     """A conversation that has begun and has turns left."""
 
-    def __init__(self, number: int, first_job: int, n_turns: int, conversation: Conversation) -> None:
+    def __init__(self, number: int, ids: list[int], conversation: Conversation, *, is_single: bool) -> None:
         self.number = number
         self.conversation = conversation
-        self.ids = iter(range(first_job, first_job + n_turns))
-        self.n_left = n_turns
-        self.is_alone = n_turns == 1
+        self.ids = deque(ids)
+        """Of the turns that are left."""
+        self.is_single = is_single
         self.ready_ns = 0
         """When its next turn could first be asked."""
 
@@ -46,9 +46,9 @@ class _Open:
 class Traffic:
     """Jobs in numbered order of content, handed out when the load asks for them.
 
-    Conversation c has its turns at consecutive job ids, so job i is the same whatever the timing and however the load
-    is changed on the way; with a limit of n requests exactly the jobs 0 to n − 1 are handed out, each once. A
-    conversation's next turn is due only when the last one has finished.
+    The turns of a conversation have their job ids beforehand, so job i is the same whatever the timing and however the
+    load is changed on the way; with a limit of n requests exactly the jobs 0 to n − 1 are handed out, each once, if not
+    in this order. A conversation's next turn is due only when the last one has finished.
 
     Closed loop: conversations that wait go on before new ones begin, and no more than `concurrency` jobs are in flight.
     Open loop: each arrival takes the conversation that has waited longest, or begins one while fewer than `concurrency`
@@ -76,10 +76,7 @@ class Traffic:
         self._concurrency = spec.concurrency
         self.start(start_ns)
 
-        self._n_begun = 0
-        """Conversations begun; the next one has this number."""
-        self._next_job = 0
-        """First job id of the next conversation."""
+        self._numbering = Numbering(self._script, group=spec.concurrency, limit=spec.requests)
         self._waiting: deque[_Open] = deque()
         self._busy: dict[int, _Open] = {}
         """By the job that is in flight."""
@@ -139,7 +136,7 @@ class Traffic:
         if self._end_ns is not None and self._is_over:
             upcoming_ns = None if self._arrivals is None else self._arrivals.next_ns
             return upcoming_ns is None or upcoming_ns >= self._end_ns or not self._can_take
-        return not self._can_take and not any(one.n_left > 0 for one in self._busy.values())
+        return not self._can_take and not any(one.ids for one in self._busy.values())
 
     def due(self, now_ns: int, in_flight: int) -> list[Job]:
         """Jobs to submit now, `MOST_AT_ONCE` at most; what is left over is due again at once.
@@ -169,7 +166,7 @@ class Traffic:
         if one is None:
             raise ValueError(f"job {job_id} is not in flight")
         self._n_finished += 1
-        if one.n_left > 0 and not self._is_over:
+        if one.ids and not self._is_over:
             one.conversation.answered(output)
             one.ready_ns = self._now_ns
             self._waiting.append(one)
@@ -190,17 +187,17 @@ class Traffic:
         return upcoming_ns
 
     def prepare(self, n_jobs: int) -> None:
-        """Make the first jobs before the clock starts, as far as they do not depend on answers.
+        """Make the first jobs before the first `due`, as far as they do not depend on answers.
 
         Encoding a prompt takes milliseconds that would otherwise fall between two steps of the engine.
         """
-        n_turns = 0
-        for number in itertools.count(self._n_begun):
-            if n_turns >= min(n_jobs, math.inf if self._spec.requests is None else self._spec.requests):
+        n_made = 0
+        most = n_jobs if self._spec.requests is None else min(n_jobs, self._spec.requests)
+        for number in itertools.count():
+            n_made += self._script.n_turns(number)
+            if n_made > most:
                 return
-            count = self._script.n_turns(number)
-            n_turns += count
-            if count == 1 and number not in self._prepared:
+            if self._script.n_turns(number) == 1 and number not in self._prepared:
                 self._prepared[number] = Single(self._script.open(number).ask())
 
     def set_concurrency(self, concurrency: int) -> None:
@@ -234,7 +231,7 @@ class Traffic:
 
     @property
     def _can_begin(self) -> bool:
-        return self._spec.requests is None or self._next_job < self._spec.requests
+        return not self._numbering.is_exhausted
 
     @property
     def _can_take(self) -> bool:
@@ -260,8 +257,7 @@ class Traffic:
         if one is None:
             return None
         turn = one.conversation.ask()
-        job_id = next(one.ids)
-        one.n_left -= 1
+        job_id = one.ids.popleft()
         self._busy[job_id] = one
         self._n_issued += 1
         return Job(
@@ -272,7 +268,7 @@ class Traffic:
             sampling=turn.sampling,
             stop=turn.stop,
             ignore_eos=turn.ignore_eos,
-            conversation=None if one.is_alone else one.number,
+            conversation=None if one.is_single else one.number,
             prompt_text=self._tokenizer.decode(turn.tokens) if self._keep_text else None,
         )
 
@@ -285,16 +281,11 @@ class Traffic:
         return self._begin() if self._can_begin else None
 
     def _begin(self) -> _Open:
-        number, first_job = self._n_begun, self._next_job
-        n_turns = self._script.n_turns(number)
-        if self._spec.requests is not None:
-            n_turns = min(n_turns, self._spec.requests - first_job)
-        self._n_begun += 1
-        self._next_job += n_turns
+        number, ids = self._numbering.take()
         conversation: Conversation | None = self._prepared.pop(number, None)
         if conversation is None:
             conversation = self._script.open(number)
-        return _Open(number, first_job, n_turns, conversation)
+        return _Open(number, ids, conversation, is_single=self._script.n_turns(number) == 1)
 
 
 def _script(spec: WorkloadSpec, room: Room) -> tuple[Script, list[int]]:

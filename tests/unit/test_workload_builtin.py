@@ -194,7 +194,11 @@ def test_questions_and_messages_have_the_length_asked_for() -> None:
 @pytest.mark.parametrize("template", [None, CHATML], ids=["plain", "template"])
 def test_chat_grows_by_the_model_s_own_answers(template: str | None) -> None:
     tokenizer = WordTokenizer(template)
-    jobs = run(WorkloadSpec(name="chat", requests=20, turns=Length.fixed(4)), tokenizer, answer="Fnord, quite so.")
+    jobs = run(
+        WorkloadSpec(name="chat", requests=20, turns=Length.fixed(4), concurrency=1),
+        tokenizer,
+        answer="Fnord, quite so.",
+    )
     for earlier, later in itertools.pairwise(jobs):
         if earlier.conversation != later.conversation:
             continue
@@ -215,7 +219,7 @@ def test_chats_share_the_system_prompt_and_no_more() -> None:
 
 def test_a_long_chat_forgets_its_oldest_turns_and_says_so() -> None:
     tokenizer = WordTokenizer()
-    spec = WorkloadSpec(name="chat", requests=40, turns=Length.fixed(40), output_tokens=Length.fixed(50))
+    spec = WorkloadSpec(name="chat", requests=40, turns=Length.fixed(40), output_tokens=Length.fixed(50), concurrency=1)
     traffic = Traffic(spec, tokenizer, context_tokens=1_024)
     lengths = []
     for _ in range(40):

@@ -149,32 +149,87 @@ def test_arrivals_before_the_end_are_offered_even_when_noticed_after_it() -> Non
     assert run.done
 
 
-def test_turns_follow_one_another_under_consecutive_ids() -> None:
-    run = chat(concurrency=2, requests=9)
-    first = run.due(0, 0)
-    assert [(job.id, job.conversation) for job in first] == [(0, 0), (3, 1)]
-    run.finished(3, [65])
-    # Conversation 1 goes on before conversation 2 begins.
-    assert [(job.id, job.conversation) for job in run.due(1, 1)] == [(4, 1)]
-    run.finished(4, [65])
-    run.finished(0, [65])
-    assert ids(run.due(2, 0)) == [5, 1]
-    run.finished(5, [65])
-    assert ids(run.due(3, 1)) == [6]
-
-
-def test_the_limit_cuts_a_conversation_so_that_just_the_first_ids_run() -> None:
-    run = chat(concurrency=4, requests=7)
-    seen: list[int] = []
+def test_a_run_past_its_end_is_done_only_when_all_that_arrived_is_handed_out() -> None:
+    run = traffic(rate=1_000.0, arrivals="uniform", duration_s=0.1)
+    n = 0
     while not run.done:
-        for job in run.due(0, 0):
-            seen.append(job.id)
-            run.finished(job.id, [65])
-    assert sorted(seen) == list(range(7))
+        jobs = run.due(60 * SECOND, 0)
+        assert jobs
+        n += len(jobs)
+    assert n == 99  # one each millisecond, the hundredth at the end and no more
+
+
+def test_a_turn_that_could_be_asked_only_after_the_end_is_not() -> None:
+    run = chat(rate=1.0, arrivals="uniform", concurrency=1, requests=3, duration_s=2.5)
+    assert ids(run.due(1 * SECOND, 0)) == [0]
+    # The arrival at 2 s waits for the first answer, which comes too late.
+    assert run.due(2 * SECOND, 1) == []
+    assert not run.done
+    assert run.next_arrival_ns() == 2_500_000_000
+    assert run.due(3 * SECOND, 1) == []
+    assert run.done
+    run.finished(0, [65])
+    assert run.done
+    assert run.due(4 * SECOND, 0) == []
+
+
+def test_the_turns_of_a_group_of_conversations_are_numbered_in_rounds() -> None:
+    run = chat(concurrency=2, requests=9)
+    # Two conversations of three turns: ids 0, 2, 4 and 1, 3, 5; the next two begin at 6.
+    assert [(job.id, job.conversation) for job in run.due(0, 0)] == [(0, 0), (1, 1)]
+    run.finished(1, [65])
+    # Conversation 1 goes on before conversation 2 begins.
+    assert [(job.id, job.conversation) for job in run.due(1, 1)] == [(3, 1)]
+    run.finished(3, [65])
+    run.finished(0, [65])
+    assert ids(run.due(2, 0)) == [5, 2]
+    run.finished(5, [65])
+    assert [(job.id, job.conversation) for job in run.due(3, 1)] == [(6, 2)]
+
+
+def test_a_short_run_has_as_many_conversations_as_are_to_be_in_flight() -> None:
+    run = chat(concurrency=6, requests=8)
+    assert ids(run.due(0, 0)) == [0, 1, 2, 3, 4, 5]
+    run.finished(4, [65])
+    # Two second turns are left, those of the first two conversations; the fifth has none below the limit.
+    assert run.due(1, 5) == []
+    run.finished(1, [65])
+    assert [(job.id, job.conversation) for job in run.due(1, 4)] == [(7, 1)]
+
+
+def test_the_limit_cuts_conversations_so_that_just_the_first_ids_run() -> None:
+    for concurrency in (1, 4, 7, 300):
+        run = chat(concurrency=concurrency, requests=17)
+        seen: list[int] = []
+        while not run.done:
+            for job in run.due(0, 0):
+                seen.append(job.id)
+                run.finished(job.id, [65])
+        assert sorted(seen) == list(range(17))
+
+
+def test_a_pass_over_a_file_is_each_of_its_turns_once(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    counts = [3, 1, 2, 4, 1]
+    talks = [[{"from": "human", "value": f"{n}.{turn}"} for turn in range(count)] for n, count in enumerate(counts)]
+    for talk in talks:  # an answer after each, or the questions would be one
+        talk[:] = [one for question in talk for one in (question, {"from": "gpt", "value": "a"})]
+    path.write_text("\n".join(json.dumps({"conversations": talk}) for talk in talks), encoding="utf-8")
+    for concurrency in (1, 2, 3, 8, 300):
+        spec = WorkloadSpec(path=str(path), concurrency=concurrency, requests=2 * sum(counts))
+        run = Traffic(spec, ByteTokenizer(), context_tokens=4096)
+        asked: list[tuple[int, str]] = []
+        while not run.done:
+            for job in run.due(0, 0):
+                question = ByteTokenizer().decode(job.tokens).rpartition("User: ")[2].removesuffix("\nAssistant:")
+                asked.append((job.id // sum(counts), question))
+                run.finished(job.id, [65])
+        once = [f"{n}.{turn}" for n, count in enumerate(counts) for turn in range(count)]
+        assert sorted(asked) == [(lap, question) for lap in (0, 1) for question in once]
 
 
 def test_an_arrival_waits_for_the_only_turns_that_are_left() -> None:
-    run = chat(rate=1.0, arrivals="uniform", requests=3)
+    run = chat(rate=1.0, arrivals="uniform", concurrency=1, requests=3)
     assert [job.arrived_ns for job in run.due(1 * SECOND, 0)] == [1 * SECOND]
     # Turn 2 arrives at 2 s, but turn 1 is still being answered.
     assert run.due(2 * SECOND, 1) == []
