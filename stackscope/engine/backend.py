@@ -5,6 +5,8 @@ A rebuild makes a new backend; models whose file did not change are handed on in
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -95,6 +97,10 @@ class Memory:
                     "The draft model's memory cannot forget rejected tokens.", remedy="Use another draft."
                 )
             self.draft_length[sequence] = start
+
+    def first_position(self, sequence: int) -> int:
+        """First position that every layer of the target still holds of a sequence; -1 when it holds none."""
+        return self._target.range_of(sequence).first
 
     def forget_unrecorded(self, sequence: int, start: int) -> None:
         """After a failed or aborted forward: remove whatever it left beyond `start`, recorded or not."""
@@ -213,6 +219,7 @@ class Backend:
         if self.draft is not None:
             self.draft.close()
         self.target.close()
+        return_freed_memory()
 
     def close_models(self, *, except_of: Backend | None = None) -> None:
         """Free the models, those excepted that another backend uses too."""
@@ -229,6 +236,13 @@ class Backend:
 def model_key(path: str, config: EngineConfig) -> ModelKey:
     """What makes a loaded model: its file, and where its layers were put."""
     return (path, config.gpu_layers, config.main_gpu, config.split_mode, config.tensor_split)
+
+
+def return_freed_memory() -> None:
+    """Have the C library hand freed memory back to the system, so that rebuilds do not add up; glibc keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def available_memory() -> int | None:

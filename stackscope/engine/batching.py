@@ -68,39 +68,37 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
     """Decode and verify rows first (drafts as each sequence holds them), then prefill chunks of the given lengths."""
     rows = Rows()
     entries = rows.entries
-    tokens: list[int] = []
-    positions: list[int] = []
-    slots: list[int] = []
+    token, position, slot, output = batch.token, batch.position, batch.sequence, batch.output
+    n = 0
     for sequence in decoding:
         draft = sequence.draft
         cached = sequence.kv
         new = 1 + len(draft)
-        entries.append(Entry(sequence, "verify" if draft else "decode", cached, new, new, len(tokens)))
-        tokens.append(int(sequence.tokens[cached]))
+        entries.append(Entry(sequence, "verify" if draft else "decode", cached, new, new, n))
+        token[n] = sequence.tokens.item(cached)
         if draft:
-            tokens += draft
-            positions += range(cached, cached + new)
-            slots += [sequence.slot] * new
+            end = n + new
+            token[n + 1 : end] = draft
+            position[n:end] = _positions(cached, cached + new)
+            slot[n:end] = sequence.slot
+            output[n:end] = 1
         else:
-            positions.append(cached)
-            slots.append(sequence.slot)
-    n = len(tokens)
-    if n:
-        batch.token[:n] = tokens
-        batch.position[:n] = positions
-        batch.sequence[:n] = slots
-        batch.output[:n] = 1
+            # One number at a time: numpy looks at a list for longer than it takes to store one of sixteen.
+            position[n] = cached
+            slot[n] = sequence.slot
+            output[n] = 1
+        n += new
     outputs = n
     for sequence, length in prefills:
         start, stop = sequence.kv, sequence.kv + length
         end = n + length
-        batch.token[n:end] = sequence.tokens[start:stop]
-        batch.position[n:end] = _positions(start, stop)
-        batch.sequence[n:end] = sequence.slot
-        batch.output[n:end] = 0
+        token[n:end] = sequence.tokens[start:stop]
+        position[n:end] = _positions(start, stop)
+        slot[n:end] = sequence.slot
+        output[n:end] = 0
         is_last = stop == sequence.n
         if is_last:
-            batch.output[end - 1] = 1
+            output[end - 1] = 1
         entries.append(Entry(sequence, "prefill", start, length, int(is_last), outputs))
         outputs += is_last
         n = end

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Many
+from math import isnan
 from typing import TYPE_CHECKING, overload
-
-import numpy as np
 
 from stackscope.engine.sampling import (
     Distribution,
@@ -22,6 +21,7 @@ from stackscope.errors import EngineError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from stackscope.engine.batching import Entry
@@ -59,14 +59,16 @@ class LazyRows(Many[Distribution]):
 
 def argmax(logits: NDArray[np.float32]) -> list[int]:
     """The largest logit of each row `[rows, vocab]`. Raises `EngineError` for a row that is not a number."""
-    best = np.argmax(logits, axis=1)
-    # NaN counts as largest, so looking at what was chosen finds it wherever it stands.
-    if np.isnan(logits[np.arange(len(best)), best]).any():
-        raise EngineError(
-            "The model's logits are not numbers.",
-            remedy="Check the file, or try another --kv-type or --no-flash-attention.",
-        )
-    choices: list[int] = best.tolist()
+    choices: list[int] = logits.argmax(1).tolist()
+    value = logits.item
+    for row, choice in enumerate(choices):
+        # NaN counts as largest, so looking at what was chosen finds it wherever it stands. One number at a time: after
+        # a forward, numpy's code for a whole array of them is no longer in the processor's cache, and costs 10 µs.
+        if isnan(value(row, choice)):
+            raise EngineError(
+                "The model's logits are not numbers.",
+                remedy="Check the file, or try another --kv-type or --no-flash-attention.",
+            )
     return choices
 
 

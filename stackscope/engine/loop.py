@@ -349,8 +349,9 @@ class Engine:
             outcome.commit(entry, memory)
             if end is not None:
                 self._end(entry.sequence, end)
-            elif entry.phase == "prefill" and entry.outputs:
-                self._residents.remember_prompt(entry.sequence)
+            else:
+                is_prefilled = entry.phase == "prefill" and entry.outputs > 0
+                self._residents.remember_progress(entry.sequence, is_prefilled=is_prefilled)
 
     def _turn(self, rows: Rows, drafted: Drafted, preempted: int, cpu_ns: int | None, *, aborted: bool = False) -> Turn:
         """Close the step: its record, and everything it produced."""

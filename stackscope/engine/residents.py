@@ -34,7 +34,11 @@ class Residents:
             block_tokens=config.block_tokens,
             capacity_tokens=config.cache_tokens,
             shared=backend.size.is_unified,
+            guard_ids=list(backend.size.guard_ids),
         )
+        windows = [layer.window for layer in backend.spec.layers if layer.window is not None]
+        self._window = min(windows) if windows and backend.size.has_guards else None
+        """The library may give away a slot's cells that lie this far back, until the cache shares them."""
 
     def reconfigure(self, config: EngineConfig) -> None:
         """Follow the live settings: switched off, the cache gives back everything it holds."""
@@ -107,23 +111,37 @@ class Residents:
         if not self._is_on:
             return
         match = self.cache.match(sequence.tokens[: sequence.n], limit=sequence.n - 1)
+        while match.sequence is not None and not self._is_whole(match.sequence, match.tokens):
+            self._memory.apply(self.cache.forget(match.sequence))
+            match = self.cache.match(sequence.tokens[: sequence.n], limit=sequence.n - 1)
         self._memory.apply(self.cache.attach(match, sequence.slot))
-        sequence.kv = match.tokens
+        sequence.kv = sequence.remembered = match.tokens
         self._useful_hit_tokens += max(0, match.tokens - sequence.prefilled)
         if not sequence.is_counted_hit:
             sequence.hit_tokens = min(match.tokens, sequence.n_prompt)
             sequence.is_counted_hit = True
 
-    def remember_prompt(self, sequence: Sequence) -> None:
-        """Offer a prompt just prefilled, so that requests arriving meanwhile can share it; with split KV it would cost
-        a real copy, so there only finished requests are kept."""
-        if self._is_on and self._size.is_unified:
-            self._memory.apply(self.cache.insert(sequence.tokens[: sequence.kv], sequence.slot))
+    def _is_whole(self, path: int, tokens: int) -> bool:
+        """Whether the window layers still have what comes after `tokens` tokens of a path would look back to."""
+        return self._window is None or self._memory.first_position(path) <= max(0, tokens - self._window)
+
+    def remember_progress(self, sequence: Sequence, *, is_prefilled: bool) -> None:
+        """Offer what a running request holds, when it has just prefilled its prompt: others can then share it.
+
+        Window layers need it oftener, before the library takes cells for itself that only the slot holds. With split
+        KV it would cost a real copy, so there only finished requests are kept.
+        """
+        if not self._is_on or not self._size.is_unified:
+            return
+        is_due = self._window is not None and sequence.kv - sequence.remembered >= self._window // 2
+        if is_prefilled or is_due:
+            self.remember_all(sequence)
 
     def remember_all(self, sequence: Sequence) -> None:
-        """Offer everything that a finishing request holds."""
+        """Offer everything that a request holds."""
         if self._is_on and sequence.kv > 0:
             self._memory.apply(self.cache.insert(sequence.tokens[: sequence.kv], sequence.slot))
+            sequence.remembered = sequence.kv
 
     def release(self, sequence: Sequence) -> None:
         """Empty a slot; cells that the cache shares stay."""

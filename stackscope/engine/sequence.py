@@ -31,7 +31,7 @@ class Sequence:
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
         "is_counted_hit", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt", "n_requeued",
-        "ngram", "ngram_n", "order", "prefilled", "rng", "slot", "stops", "tokens", "want",
+        "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,8 @@ class Sequence:
         self.is_counted_hit = False
         self.prefilled = 0
         """Most positions ever prefilled: a hit below it only spares work that was thrown away."""
+        self.remembered = 0
+        """Positions held when the prefix cache was last offered them."""
         self.emissions: list[Emission] = []
         self.n_drafted = 0
         self.n_accepted = 0
@@ -95,7 +97,7 @@ class Sequence:
     def put_back(self) -> None:
         """Leave the slot; everything must be prefilled again."""
         self.slot = -1
-        self.kv = 0
+        self.kv = self.remembered = 0
         self.clear_draft()
 
     def forget_ngrams(self) -> None:

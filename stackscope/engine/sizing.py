@@ -46,10 +46,17 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
     is_unified: bool
     n_paths: int
     """Sequence ids owned by cached paths; they follow those of the slots."""
+    has_guards: bool
+    """Every cached path has a second id: the library gives away sliding-window cells that carry only one."""
 
     @property
     def path_ids(self) -> range:
         return range(self.slots_max, self.slots_max + self.n_paths)
+
+    @property
+    def guard_ids(self) -> range:
+        first = self.slots_max + self.n_paths
+        return range(first, first + self.n_paths) if self.has_guards else range(0)
 
 
 def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -> ContextSize:
@@ -64,7 +71,8 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
         f"draft_length_max {draft_max} is below draft_length {config.draft_length}.",
         "Raise draft_length_max.",
     )
-    n_seq = slots_max + config.cache_paths
+    has_guards = config.unified_kv and any(layer.window is not None for layer in model.layers)
+    n_seq = slots_max + config.cache_paths * (2 if has_guards else 1)
     _require(
         n_seq <= MAX_SEQUENCES,
         f"{slots_max} slots and {config.cache_paths} cached paths need {n_seq} of {MAX_SEQUENCES} sequence ids.",
@@ -91,6 +99,7 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
         threads=config.threads if config.threads is not None else usable_threads,
         is_unified=config.unified_kv,
         n_paths=config.cache_paths,
+        has_guards=has_guards,
     )
 
 

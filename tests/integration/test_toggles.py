@@ -202,20 +202,20 @@ def test_a_start_that_cannot_run_is_refused() -> None:
 
 def test_switching_a_draft_model_on_catches_up_under_the_budget(engine: Engine) -> None:
     """Long histories enter the draft's context in pieces, as draft time of steps that say they are settling."""
-    change(engine, {"token_budget": 64})
-    prompt = engine.tokenizer.encode(CODE * 30)[:600]
+    change(engine, {"token_budget": 32})
+    prompt = engine.tokenizer.encode(CODE * 30)[:300]
     engine.submit(job(0, prompt, 60, ignore_eos=True))
-    for _ in range(14):
+    for _ in range(12):
         engine.step()
     change(engine, {"speculation": "draft"})
     run = finish(engine)
     settling = [s for s in run.steps if s.settling]
-    assert len(settling) >= 600 // 64 - 1
+    assert len(settling) >= 300 // 32 - 1
     for step in settling:
-        assert sum(new for f in step.draft for _, new in f.spans) <= 64
+        assert sum(new for f in step.draft for _, new in f.spans) <= 32
         assert step.phases.draft > 0
         assert all(w.phase != "verify" for w in step.work)
-    assert any(w.phase == "verify" for w in run.steps[-1].work) or run.steps[-1].settling is False
+    assert not run.steps[-1].settling
     assert sum(w.accepted for s in run.steps for w in s.work) > 0
 
 
