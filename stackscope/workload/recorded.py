@@ -62,6 +62,8 @@ class FileScript:
         return self._entry(number).n_turns
 
     def open(self, number: int) -> FileConversation:
+        if number >= self.lap:
+            self.room.note("The file was begun again after its last request, so its prompts repeat.")
         return FileConversation(self, self._entry(number), number)
 
     def limit(self, entry: Entry, number: int, turn: int) -> Limit:

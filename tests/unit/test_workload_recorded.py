@@ -190,6 +190,10 @@ def test_a_conversation_that_outgrows_the_context_forgets(tmp_path: Path) -> Non
 def test_a_file_begins_again_after_its_end(tmp_path: Path) -> None:
     path = write(tmp_path, "a", "b", "c")
     assert [bytes(job.tokens[1:]) for job in jobs(path, requests=7)] == [b"a", b"b", b"c", b"a", b"b", b"c", b"a"]
+    once, again = traffic(path, requests=3), traffic(path, requests=4)
+    assert (len(once.due(0, 0)), once.notes) == (3, ())
+    assert len(again.due(0, 0)) == 4
+    assert again.notes == ("The file was begun again after its last request, so its prompts repeat.",)
     endless = traffic(path)
     assert endless.total is None
     assert not endless.done
