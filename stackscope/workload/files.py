@@ -9,11 +9,13 @@ import msgspec
 
 from stackscope.errors import WorkloadError
 from stackscope.workload.entries import Entry, WorkloadFile
-from stackscope.workload.formats import FORMATS, AnyFormat, BadEntryError
+from stackscope.workload.formats import FORMATS, BadEntryError
 from stackscope.workload.rows import Row, bad_line, decode_reason, read_bytes, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from stackscope.workload.formats import Format
 
 
 def read_file(path: str, format: str = "auto") -> WorkloadFile:
@@ -48,7 +50,7 @@ def read_file(path: str, format: str = "auto") -> WorkloadFile:
     )
 
 
-def _decoded(values: Iterable[Row], chosen: AnyFormat, path: str) -> tuple[list[Entry], int]:
+def _decoded(values: Iterable[Row], chosen: Format, path: str) -> tuple[list[Entry], int]:
     """The entries of all lines, and how many lines had nothing to ask."""
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(type=chosen.line_type)
     entries: list[Entry] = []
@@ -65,18 +67,18 @@ def _decoded(values: Iterable[Row], chosen: AnyFormat, path: str) -> tuple[list[
     return entries, n_silent
 
 
-def _as(chosen: AnyFormat) -> str:
+def _as(chosen: Format) -> str:
     return f"The file is read as {chosen.name}; give the format if it is another one."
 
 
-def _named(format: str) -> AnyFormat:
+def _named(format: str) -> Format:
     for candidate in FORMATS:
         if candidate.name == format:
             return candidate()
     raise WorkloadError(f"There is no workload format {format!r}.", remedy=f"Use {_names()}.")
 
 
-def _detected(first: Row, path: str) -> AnyFormat:
+def _detected(first: Row, path: str) -> Format:
     """The format whose keys the first value has. Raises WorkloadError when it is none or several."""
     try:
         value = msgspec.json.decode(first.json, type=str | dict[str, msgspec.Raw])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -105,18 +105,13 @@ _ROLES: Final = {name: _SPEAKERS[name] for name in ("system", "developer", "user
 class Format(Protocol):
     """A file format: the type of a line, and the entries that one makes."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Any of these in the first line means this format."""
-
-    @property
-    def line_type(self) -> Any: ...
+    name: str
+    keys: frozenset[str]
+    """Any of these in the first line means this format."""
+    line_type: Any
 
     def entries(self, value: Any, line: int) -> Sequence[Entry]:
-        """None, for a line that is whole but has nothing to ask. Raises BadEntryError."""
+        """Of one decoded line; none for a line that is whole but has nothing to ask. Raises BadEntryError."""
 
 
 class Jsonl:
@@ -235,8 +230,8 @@ class Mooncake:
         return (entry,)
 
 
-AnyFormat: TypeAlias = Jsonl | OpenAiBatch | ShareGpt | Mooncake
-FORMATS: Final[tuple[type[AnyFormat], ...]] = (Jsonl, OpenAiBatch, ShareGpt, Mooncake)
+FORMATS: Final[tuple[type[Format], ...]] = (Jsonl, OpenAiBatch, ShareGpt, Mooncake)
+"""Made anew for each file: one may remember what it has seen."""
 
 
 def _chat_entries(
