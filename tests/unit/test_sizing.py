@@ -70,7 +70,7 @@ def test_more_sequence_ids_than_the_library_has_are_refused() -> None:
 
 
 def test_a_quantised_v_cache_needs_flash_attention() -> None:
-    with pytest.raises(ToggleRefusedError, match="q8_0.*flash attention"):
+    with pytest.raises(ToggleRefusedError, match=r"q8_0.*flash attention"):
         resolve(EngineConfig(kv_type_v="q8_0", flash_attention=False))
     assert resolve(EngineConfig(kv_type_k="q8_0", flash_attention=False)).n_ctx > 0
 
@@ -100,7 +100,7 @@ def test_a_context_larger_than_free_memory_is_refused_before_it_is_created() -> 
     config = EngineConfig(context_tokens=2**30)
     estimate = sizing.memory_estimate(config, resolve(config), model())
     assert estimate >= 2**30 * 3072
-    with pytest.raises(ToggleRefusedError, match="would take 3298.5 GB and 1.0 GB are free"):
+    with pytest.raises(ToggleRefusedError, match=r"would take 3298.5 GB and 1.0 GB are free"):
         sizing.check_memory(2**30 * 3072 + 2 * 10**6, 10**9)
     sizing.check_memory(estimate, None)  # unknown refuses nothing
 
