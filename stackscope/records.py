@@ -140,8 +140,6 @@ class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="ste
     """Occupied cells of the KV cache after the step, idle cached prefixes included."""
     cpu_ns: int | None = None
     """CPU time of the process during the decode phase: spinning counts."""
-    host_cpu_ns: int | None = None
-    """CPU time of the process during the rest of the step."""
     preempted: int = 0
     aborted: bool = False
     """The forward was cut short by a command; its rows are redone and nothing was emitted."""
@@ -205,7 +203,7 @@ class RequestRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="
     accepted: int = 0
     preemptions: int = 0
     requeues: int = 0
-    """Times a rebuild put it back."""
+    """Times a change of the configuration put it back."""
     invalid_output: bool = False
     error: str | None = None
     prompt: str | None = None

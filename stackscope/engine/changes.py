@@ -8,7 +8,7 @@ import msgspec
 
 from stackscope.engine import sizing
 from stackscope.engine.backend import Backend
-from stackscope.errors import StackscopeError, ToggleRefusedError
+from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
 from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
 from stackscope.toggles import Setting, ToggleKind, changed_fields, kind_of_change
@@ -105,6 +105,15 @@ def _other_vocabulary(before: str, after: str) -> str | None:
     return None if difference is None else f"The requests in flight are tokens of another vocabulary: {difference}"
 
 
+def _restore(engine: Engine, old: Backend) -> None:
+    """Go back to the configuration in force, whose models are still loaded. Raises `EngineError` when that fails."""
+    try:
+        backend = Backend(engine.config, old.abort, progress=engine.progress, previous=old)
+    except StackscopeError as error:
+        raise EngineError(f"The configuration before could not be brought back: {error}") from error
+    engine.install(backend, engine.config)
+
+
 def _rebuild(
     engine: Engine,
     config: EngineConfig,
@@ -123,13 +132,13 @@ def _rebuild(
     try:
         backend = Backend(config, old.abort, progress=engine.progress, previous=old)
     except StackscopeError as error:
-        engine.install(Backend(engine.config, old.abort, progress=engine.progress, previous=old), engine.config)
+        _restore(engine, old)
         return _refused(engine, changes, by, at_ns, f"{error} The configuration before it goes on.")
     cannot = refusal(config, backend)
     if cannot is not None:
         backend.close_contexts()
         backend.close_models(except_of=old)
-        engine.install(Backend(engine.config, old.abort, progress=engine.progress, previous=old), engine.config)
+        _restore(engine, old)
         return _refused(engine, changes, by, at_ns, cannot)
     old.close_models(except_of=backend)
     engine.install(backend, config)

@@ -202,4 +202,6 @@ class ModelDrafts:
         for sequence, _, _ in spans:
             self._memory.forget_draft_unrecorded(sequence.slot)
         for want in wants:
+            # Drafts of earlier forwards of this round are in the context too, and nobody will verify them.
+            self._memory.trim_draft(want.sequence.slot, want.sequence.n)
             want.sequence.clear_draft()

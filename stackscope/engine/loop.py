@@ -81,7 +81,6 @@ class Engine:
         self._keep_text = keep_text
         self._watch = Stopwatch(clock)
         self._resume_ns: int | None = None
-        self._host_cpu_ns: int | None = None
         self._n_steps = 0
         self._requests = Requests()
         self.vocabulary = Vocabulary(backend.model)
@@ -123,7 +122,6 @@ class Engine:
             job,
             max_context=self.context_tokens,
             piece=self.vocabulary.piece,
-            seed=self.config.seed,
             keep_text=self._keep_text,
         )
         problem = problem_of(job, self.context_tokens, self.vocabulary.n_vocab)
@@ -209,6 +207,7 @@ class Engine:
         for sequence in self._requests.running[config.slots :]:
             # What it holds goes to the prefix cache first, so that taking it up again costs little.
             self._residents.remember_all(sequence)
+            sequence.n_requeued += 1
             self._requests.put_back(sequence, self._residents)
 
     def _draft_source(self, config: EngineConfig) -> DraftSource | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackscope.engine.prefix_cache import Divergence, PrefixCache
 from stackscope.engine.scheduler import Plan, SlotView, admissions, plan_step
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from stackscope.engine.sequence import Sequence
     from stackscope.records import CacheCounters
     from stackscope.toggles import EngineConfig
+
+EVICTED_SHARE: Final = 64
+"""Cells are evicted by this part of the context at least: one look for what to evict takes 0.15 ms, and a full cache
+would need one in every step."""
 
 
 class Residents:
@@ -101,7 +105,7 @@ class Residents:
             plan = plan_step(views, token_budget=token_budget, free_cells=self.free_cells(running), cursor=cursor)
             if plan.need_cells == 0:
                 return plan, None
-            if self.evict(plan.need_cells) == 0:
+            if self.evict(max(plan.need_cells, self._size.n_ctx // EVICTED_SHARE)) == 0:
                 return plan, running[0].slot if plan.is_stuck else plan.preempt
 
     # Prefixes

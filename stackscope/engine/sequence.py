@@ -34,9 +34,7 @@ class Sequence:
         "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
-    def __init__(
-        self, job: Job, *, max_context: int, piece: Callable[[int], bytes], seed: int, keep_text: bool
-    ) -> None:
+    def __init__(self, job: Job, *, max_context: int, piece: Callable[[int], bytes], keep_text: bool) -> None:
         self.job = job
         self.n_prompt = len(job.tokens)
         self.max_n = min(self.n_prompt + job.max_tokens, max_context)
@@ -52,7 +50,9 @@ class Sequence:
         self.draft_q: list[Distribution | None] = []
         self.want = 0
         """Tokens to draft for it in this step, at most."""
-        self.rng: np.random.Generator | None = None if job.sampling.is_greedy else request_rng(seed, job.id)
+        self.rng: np.random.Generator | None = (
+            None if job.sampling.is_greedy else request_rng(job.sampling.seed, job.id)
+        )
         self.ngram: NgramDrafter | None = None
         self.ngram_n = 0
         self.adaptive: AdaptiveLength | None = None

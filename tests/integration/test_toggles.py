@@ -243,3 +243,32 @@ def test_no_configuration_error_is_a_traceback() -> None:
 def test_run_jobs_is_reproducible() -> None:
     jobs = [job(i, range(10, 60), 10, ignore_eos=True) for i in range(3)]
     assert run_jobs(lab_config(), jobs).outputs == run_jobs(lab_config(), jobs).outputs
+
+
+def test_a_draft_forward_cut_short_leaves_no_drafts_behind(engine: Engine) -> None:
+    """The third draft forward of a round is aborted: what the second was fed must leave the draft's context too."""
+    change(engine, {"speculation": "draft", "draft_length": 4})
+    submit_some(engine, 1)
+    for _ in range(3):
+        engine.step()
+    draft = engine.backend.draft
+    assert draft is not None
+    decode = draft.decode
+    calls = 0
+
+    def cut_short(n_rows: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            engine.interrupt()
+        return decode(n_rows)
+
+    draft.decode = cut_short  # type: ignore[method-assign]
+    turn = engine.step()
+    assert turn is not None
+    assert turn.step.aborted
+    sequence = engine._requests.running[0]
+    assert engine.backend.memory.draft_length[sequence.slot] <= sequence.n
+    assert draft.range_of(sequence.slot).last < sequence.n
+    run = finish(engine)
+    assert sum(w.accepted for s in run.steps for w in s.work) > 0

@@ -41,7 +41,7 @@ def make_step(n: int = 0, **changes: Any) -> StepRecord:
     work = SlotWork(request=0, slot=0, phase="decode", new=1, cached=400 + n, emitted=1, outputs=1)
     step = StepRecord(
         n=n, start_ns=ORIGIN_NS + n * 1_000_000, phases=phases, work=(work,), slots_busy=1, slots=8, kv_cells=401 + n,
-        cpu_ns=1_700_000, host_cpu_ns=150_000,
+        cpu_ns=1_700_000,
     )  # fmt: skip
     return msgspec.structs.replace(step, **changes)
 
@@ -185,7 +185,6 @@ class SyntheticEngine:
             cache=CacheCounters(resident_blocks=1_024 // BLOCK_TOKENS, resident_paths=4),
             kv_cells=cells,
             cpu_ns=self._around(2 * phases.decode, 0.03),
-            host_cpu_ns=self._around(phases.total - phases.decode, 0.05),
         )
 
     def _advance(self, sequence: _Sequence, step: int) -> SlotWork:
