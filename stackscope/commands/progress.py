@@ -23,6 +23,8 @@ WINDOW_NS: Final = 1_000_000_000
 """The rate shown is that of the last second: it moves when the engine's does."""
 UPDATES_PER_S: Final = 4
 """The engine needs the cores more than the bar does."""
+ALMOST: Final = 0.999
+"""The most that loading shows: a bar that was once full stops its clock."""
 
 
 class Progress:
@@ -68,7 +70,8 @@ class Progress:
 
     def loading(self, message: wire.Loading) -> None:
         """A model is being loaded."""
-        self._bar.update(self._task, description=f"loading {Path(message.what).name}", completed=message.fraction)
+        what = f"loading {Path(message.what).name}"
+        self._bar.update(self._task, description=what, completed=min(message.fraction, ALMOST), refresh=True)
 
     def take(self, record: AnyRecord) -> None:
         """Follow the run."""

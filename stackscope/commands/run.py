@@ -26,12 +26,13 @@ from stackscope.records import RequestRecord
 from stackscope.report import output
 from stackscope.report.text import RunReport, summary
 from stackscope.session.paths import destination
-from stackscope.session.writer import open_recording
+from stackscope.session.writer import check_destination, open_recording
 from stackscope.workload import check
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
     from stackscope.config import RunOptions
+    from stackscope.session.paths import Destination
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig
 
@@ -65,6 +66,19 @@ def with_models(config: EngineConfig) -> EngineConfig:
     return msgspec.structs.replace(config, model=model, draft_model=draft)
 
 
+def _destination(options: RunOptions, config: EngineConfig) -> Destination | None:
+    """Where to record. `None`: not at all."""
+    if not options.output.record:
+        return None
+    workload = options.workload
+    return destination(
+        options.output.record_path,
+        started=datetime.now().astimezone(),
+        workload=workload.name or Path(workload.path or "").stem,
+        model=Path(config.model).stem,
+    )
+
+
 class _Session:
     """One run from the start of the engine to the summary."""
 
@@ -76,11 +90,14 @@ class _Session:
         self._notes: list[str] = []
         self._failures: Counter[str] = Counter()
         """Why requests failed, and how many."""
+        self._destination = _destination(options, config)
         self._recorder: SessionWriter | None = None
         self._interrupts = Interrupts()
 
     def run(self) -> int:
         options = self._options
+        if self._destination is not None:
+            check_destination(self._destination)
         process = EngineProcess.start(self._config, options.workload, record_text=options.output.record_text)
         failure: StackscopeError | None = None
         with process, Progress(options.workload, is_quiet=options.output.json) as progress:
@@ -109,27 +126,23 @@ class _Session:
         workload = self._options.workload
         header = process.compose_header(host=platform.node(), device=look().processor or platform.machine())
         header = msgspec.structs.replace(header, workload=check.header(workload, self._facts))
-        chosen = self._options.output
-        if chosen.record:
-            where = destination(
-                chosen.record_path,
-                started=datetime.fromisoformat(process.started),
-                workload=workload.name or Path(workload.path or "").stem,
-                model=Path(self._config.model).stem,
-            )
-            self._recorder = open_recording(where, header)
+        if self._destination is not None:
+            self._recorder = open_recording(self._destination, header)
         self._summary.write(header)
         process.begin(header, self._recorder)
 
     def _follow(self, process: EngineProcess, progress: Progress) -> None:
         """Take everything the engine says until it ends, or is told to by a signal."""
         is_stopping = False
-        while not process.is_read:
+        while True:
             if self._interrupts.received is not None and not is_stopping:
                 is_stopping = True
                 process.stop()
+            is_read = process.is_read  # Only a call after that raises what ended the engine.
             item = process.next_item(LOOK_S)
             if item is None:
+                if is_read:
+                    return
                 progress.look(process.now_ns())
             elif isinstance(item, wire.Refused | wire.Note):
                 self._notes.append(item.text)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 def show(make: Callable[[int], Text]) -> None:
     """Print what is made for the width of the terminal; elsewhere for 80 columns. Raises as `write`."""
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(make(min(console.width, MOST_WIDTH)), soft_wrap=True)
-    write(encodable(captured.get(), sys.stdout.encoding))
+    terminal = Console()
+    # Rendered aside: rich's own writing has no answer to a full disk.
+    text = io.StringIO()
+    rendered = Console(file=text, force_terminal=terminal.is_terminal, highlight=False)
+    rendered.print(make(min(terminal.width, MOST_WIDTH)), soft_wrap=True)
+    write(encodable(text.getvalue(), sys.stdout.encoding))
 
 
 def write(text: str) -> None:

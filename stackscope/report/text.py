@@ -122,7 +122,10 @@ def _settings(config: EngineConfig) -> list[str]:
 
 def _nothing(result: RunResult, width: int) -> list[Text]:
     """In place of figures where no forward ran to its end."""
-    what = {"interrupted": "Interrupted before anything ran.", "engine-died": "The engine died before anything ran."}
+    what = {
+        "interrupted": "Interrupted before anything ran.",
+        "engine-died": "The engine died before anything was recorded.",
+    }
     lines = [hang(Text(), [what.get(result.ended or "", "Nothing ran.")], width)]
     requests = _requests(result)
     return [*lines, Text(), row("requests", requests, width)] if requests else lines

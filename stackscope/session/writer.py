@@ -254,6 +254,21 @@ class SessionWriter:
         raise self.failure from error
 
 
+def check_destination(where: Destination) -> None:
+    """Make the folder, and refuse what `open_recording` would refuse, before anything heavy has started.
+
+    Raises `SessionFileError`.
+    """
+    try:
+        _make_folder(where.path.parent)
+        if where.is_chosen and where.path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if not os.access(where.path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _cannot_start(where.path, error) from error
+
+
 def open_recording(
     where: Destination, header: Header, *, clock: Callable[[], int] = time.monotonic_ns
 ) -> SessionWriter:
@@ -262,7 +277,7 @@ def open_recording(
     Raises `SessionFileError` when it cannot be written, or when the user chose a file that exists.
     """
     try:
-        where.path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(where.path.parent)
     except OSError as error:
         raise _cannot_start(where.path, error) from error
     for path in numbered(where.path):
@@ -272,6 +287,13 @@ def open_recording(
             if where.is_chosen or not isinstance(error.__cause__, FileExistsError):
                 raise
     raise AssertionError("there is always a next number")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 def _cannot_start(path: Path, error: OSError) -> SessionFileError:

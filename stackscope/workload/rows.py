@@ -54,7 +54,7 @@ def read_bytes(path: str) -> bytes:
     """
     try:
         if not Path(path).exists():
-            raise WorkloadError(f"There is no file {path}.")
+            raise WorkloadError(f"There is no file {path}.", remedy="Check the path.")
         if not Path(path).is_file():
             raise WorkloadError(f"{path} is not a regular file.", remedy="Give the path of a file with requests.")
         data = _unpacked(path)

@@ -19,7 +19,7 @@ from stackscope.records import Log, Mark, StepRecord
 from stackscope.session.format import encode
 from stackscope.session.paths import Destination
 from stackscope.session.reader import SessionReader, read_session
-from stackscope.session.writer import FLUSH_NS, FRAME_NS, SessionWriter, open_recording
+from stackscope.session.writer import FLUSH_NS, FRAME_NS, SessionWriter, check_destination, open_recording
 from tests.unit.record_builders import make_footer, make_header, make_step, synthetic_session
 
 if TYPE_CHECKING:
@@ -349,3 +349,15 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SessionFileError, match="Cannot record to"):
         open_recording(Destination(tmp_path / "file" / "run.jsonl.zst", is_chosen=False), make_header())
+
+
+def test_a_destination_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    taken = tmp_path / "taken.jsonl.zst"
+    taken.touch()
+    with pytest.raises(SessionFileError, match="exists already"):
+        check_destination(Destination(path=taken, is_chosen=True))
+    check_destination(Destination(path=taken, is_chosen=False))  # it will be given a number
+    check_destination(Destination(path=tmp_path / "new" / "s.jsonl.zst", is_chosen=True))
+    assert (tmp_path / "new").is_dir()
+    with pytest.raises(SessionFileError, match=r"not a directory.*--record PATH"):
+        check_destination(Destination(path=taken / "s.jsonl.zst", is_chosen=True))
