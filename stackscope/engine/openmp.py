@@ -4,13 +4,31 @@ ggml ends each of the hundreds of graph nodes of a forward with a barrier. A thr
 and then sleeps in the kernel. Two things can go wrong, and they pull in opposite directions.
 
 *Too little spinning costs when the machine is quiet*: each sleep is a wake-up, 35 µs on a virtual machine whose idle
-CPUs halt. *Too much costs beside a busy neighbour*: once the kernel has put two threads of the team on one CPU and the
-neighbour on the other, each barrier lasts as long as the spinning does, and nothing moves them, as two tasks here and
-one there is as good as balanced. With libgomp's own 300,000 spins (5 ms) that makes 600 to 940 ms of a forward of 0.6.
+CPUs halt. The longest wait is that for the next forward, while Python samples and plans: 100 to 300 µs.
+
+*Too much costs beside a busy neighbour*: once the kernel has put two threads of the team on one CPU and the neighbour
+on the other, each barrier lasts as long as the spinning does, and nothing moves them, as two tasks here and one there
+is as good as balanced. With libgomp's own 300,000 spins (5 ms) that makes 600 to 940 ms of a forward of 0.6.
 
 So each thread is *bound to its own core*, which rules that out, and may then spin for longer than the waits of a quiet
 machine: `SPINS`. Threads are bound only when the team fills every core that the process may use. A smaller team is left
 to the kernel, which has somewhere to move a thread to.
+
+Measured by `benchmarks/openmp_spin.py` on two Sapphire Rapids vCPUs, two threads, libgomp 12, 200 µs between forwards;
+ms per forward, median [range], quiet over 5 rounds, busy (one neighbour of equal priority) over 15 phases:
+
+    lab target, batch 1     quiet                 ÷ unset   busy                    ÷ quiet
+    unset (300,000 spins)   0.605 [0.596–0.617]   1         2.27 [1.35–4.25]         3.8    (945 seen on other runs)
+    1,000                   0.759 [0.739–0.783]   1.23      3.08 [1.82–3.93]         4.1
+    10,000                  0.670 [0.645–0.708]   1.11      7.58 [3.23–18.1]        11.3
+    30,000                  0.615 [0.576–0.621]   1.01      3.97 [1.40–49.9]         6.5
+    bound, 10,000           0.671 [0.653–0.687]   1.11      1.46 [1.38–1.64]         2.2
+    bound, 30,000           0.598 [0.592–0.607]   0.98      1.42 [1.36–1.71]         2.4
+    OMP_WAIT_POLICY=passive 5.9 (with no time between forwards), 8.6 times unset     1.33
+
+Bound with 30,000 spins, further: two neighbours 1.42 [1.32–2.56], where unset takes 4.8 [1.5–198]; Gemma 3 270M quiet
+21.1, ÷ unset 1.00, and busy 35.4 (1.7×), where unset takes 57.9; the lab target at batch 8 quiet ÷ unset 1.01, busy
+2.8×; at batch 16, 0.98 and 3.2×. Two such engines on the same two cores take 4 to 7 ms each.
 """
 
 from __future__ import annotations
