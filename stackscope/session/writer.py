@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from stackscope.records import AnyRecord, Footer, Header
     from stackscope.session.paths import Destination
 
-FLUSH_NS: Final = 800_000_000
+FLUSH_NS: Final = 600_000_000
 """Oldest that unwritten data may be. With the engine's batches (50 ms) and a `tick` every 100 ms, a kill costs less
-than the last second."""
+than the last second, also on a machine with so much to do that each of them is late."""
 
 FRAME_NS: Final = 60_000_000_000
 """Age at which a zstd frame is closed: its checksum can then be verified, and tools can skip whole minutes."""
