@@ -40,11 +40,11 @@ def residents(n_ctx: int, *, is_unified: bool) -> Residents:
 
 
 @given(
-    wants=st.lists(st.integers(0, 2), max_size=6),
-    pending=st.lists(st.integers(1, 2), min_size=6, max_size=6),
+    wants=st.lists(st.sampled_from((0, 0, 0, 0, 0, 0, 2)), max_size=6),
+    pending=st.lists(st.sampled_from((1, 1, 1, 1, 1, 1, 2)), min_size=6, max_size=6),
     slots=st.permutations(range(6)),
-    budget=st.integers(1, 8),
-    spare=st.integers(0, 8),
+    rows_beyond=st.integers(-1, 1),
+    cells_beyond=st.integers(-1, 1),
     is_unified=st.booleans(),
     cursor=st.integers(-1, 6),
 )
@@ -52,19 +52,21 @@ def test_the_short_way_agrees_with_the_scheduler(
     wants: list[int],
     pending: list[int],
     slots: list[int],
-    budget: int,
-    spare: int,
+    rows_beyond: int,
+    cells_beyond: int,
     is_unified: bool,
     cursor: int,
 ) -> None:
+    """With budgets and rooms around what one row for each takes."""
     running = [
         decoding(slot, order, want=want, pending=n)
         for order, (want, n, slot) in enumerate(zip(wants, pending, slots, strict=False))
     ]
-    held = 8 * len(running)
-    plan, victim = residents(held + spare, is_unified=is_unified).plan(running, budget, cursor)
+    budget = max(1, len(running) + rows_beyond)
+    free = max(0, len(running) + cells_beyond)
+    plan, victim = residents(8 * len(running) + free, is_unified=is_unified).plan(running, budget, cursor)
     views = [SlotView(s.slot, s.order, s.n - s.kv, s.is_decoding, s.want) for s in running]
-    expected = plan_step(views, token_budget=budget, free_cells=spare if is_unified else None, cursor=cursor)
+    expected = plan_step(views, token_budget=budget, free_cells=free if is_unified else None, cursor=cursor)
     assert plan == expected
     if plan.need_cells == 0:
         assert victim is None
