@@ -43,8 +43,8 @@ def residents(n_ctx: int, *, is_unified: bool) -> Residents:
     wants=st.lists(st.sampled_from((0, 0, 0, 0, 0, 0, 2)), max_size=6),
     pending=st.lists(st.sampled_from((1, 1, 1, 1, 1, 1, 2)), min_size=6, max_size=6),
     slots=st.permutations(range(6)),
-    rows_beyond=st.integers(-1, 1),
-    cells_beyond=st.integers(-1, 1),
+    rows_beyond=st.integers(-1, 2),
+    cells_beyond=st.integers(-1, 2),
     is_unified=st.booleans(),
     cursor=st.integers(-1, 6),
 )
