@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stackscope.engine import residents as module
@@ -48,6 +48,9 @@ def residents(n_ctx: int, *, is_unified: bool) -> Residents:
     is_unified=st.booleans(),
     cursor=st.integers(-1, 6),
 )
+@example([0, 0], [1] * 6, [0, 1, 2, 3, 4, 5], 0, -1, True, 0)  # a cell short
+@example([0, 0], [1] * 6, [0, 1, 2, 3, 4, 5], -1, 0, True, 0)  # a row short
+@example([0, 2], [1] * 6, [0, 1, 2, 3, 4, 5], 2, 2, True, 0)  # one drafts
 def test_the_short_way_agrees_with_the_scheduler(
     wants: list[int],
     pending: list[int],
