@@ -43,6 +43,10 @@ _DEFAULTS: Final[dict[str, dict[str, object]]] = {
 }  # fmt: skip
 """What the library itself fills in. A binding whose structs drifted reads other values in these fields."""
 
+LOG_WARNING: Final = 3
+LOG_CONTINUED: Final = 5
+"""ggml's log levels: below a warning are information and debugging; a continued line has that of the one before."""
+
 _log_handler = None  # the callback object must outlive the library's use of it
 
 
@@ -84,12 +88,18 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def start_library() -> None:
-    """Check the binding, route the library's log to fd 2 line by line, and initialise the backends."""
+    """Check the binding, route the library's warnings and errors to fd 2, and initialise the backends."""
     global _log_handler
     check_binding()
 
+    is_wanted = False
+
     def write(level: int, text: bytes | None, _user: object) -> None:
-        if text and level != 1:  # 1 is debug
+        nonlocal is_wanted
+        if level != LOG_CONTINUED:
+            # Each context tells some sixty lines of its making, which would bury the line that matters.
+            is_wanted = level >= LOG_WARNING
+        if text and is_wanted:
             os.write(2, text)
 
     _log_handler = low.llama_log_callback(write)
