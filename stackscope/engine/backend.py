@@ -102,10 +102,13 @@ class Memory:
         """First position that every layer of the target still holds of a sequence; -1 when it holds none."""
         return self._target.range_of(sequence).first
 
-    def forget_unrecorded(self, sequence: int, start: int) -> None:
-        """After a failed or aborted forward: remove whatever it left beyond `start`, recorded or not."""
-        self._target.remove(sequence, start)
+    def forget_unrecorded(self, sequence: int, start: int) -> bool:
+        """After a failed or aborted forward: remove whatever it left beyond `start`, recorded or not.
+
+        False: it cannot be removed, so that all of the sequence must be.
+        """
         self.length[sequence] = min(self.length[sequence], start)
+        return self._target.remove(sequence, start)
 
     def forget_draft_unrecorded(self, sequence: int) -> None:
         if self._draft is not None:

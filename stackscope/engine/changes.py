@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from stackscope import units
 from stackscope.engine import sizing
 from stackscope.engine.backend import Backend
+from stackscope.engine.llama import supports_offload
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
 from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
@@ -48,23 +50,26 @@ def window_refusal(config: EngineConfig, spec: ModelSummary) -> str | None:
     cell = sizing.kv_bytes_per_cell(config, spec)
     return (
         f"The prefix cache cannot reuse prefixes of {len(windows)} sliding-window layers that keep only the last "
-        f"{max(windows)} tokens; --swa-full keeps them, at {cell / 1e3:.1f} kB per cell over all layers."
+        f"{max(windows)} tokens; --swa-full keeps them, at {units.data_size(cell)} per cell over all layers."
     )
 
 
 def soften(config: EngineConfig, backend: Backend) -> tuple[EngineConfig, str | None]:
-    """A starting configuration that these models can run, and what was switched off to get there.
+    """A starting configuration that these models can run, and what the user should know about it.
 
     The prefix cache is on by default, so a model that cannot have one starts without it. Whatever else cannot run
     was asked for, and raises `ToggleRefusedError`.
     """
+    notes = []
+    if config.gpu_layers > 0 and not supports_offload():
+        notes.append("This build of llama.cpp has no GPU backend: every layer is on the CPU, and an idle GPU expected.")
     reason = refusal(config, backend)
-    if reason is None:
-        return config, None
-    without = msgspec.structs.replace(config, prefix_cache=False)
-    if refusal(without, backend) is not None:
-        raise ToggleRefusedError(reason, remedy="Leave that setting out.")
-    return without, reason
+    if reason is not None:
+        config = msgspec.structs.replace(config, prefix_cache=False)
+        if refusal(config, backend) is not None:
+            raise ToggleRefusedError(reason, remedy="Leave that setting out.")
+        notes.append(f"{reason} It is off.")
+    return config, " ".join(notes) or None
 
 
 def reconfigure(engine: Engine, config: EngineConfig, by: By) -> ConfigEvent:

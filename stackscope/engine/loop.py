@@ -240,9 +240,9 @@ class Engine:
             self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
         )
         watch.lap(stopwatch.ADMIT)
+        if self._requests.has_ended:  # Cancelled or refused: said before a forward, which may take seconds.
+            return self._turn(Rows(), Drafted(), 0, None)
         if not self._requests.running:
-            if self._requests.has_ended:
-                return self._turn(Rows(), Drafted(), 0, None)
             self._resume_ns = None
             return None
         plan, preempted = self._plan()
@@ -310,7 +310,10 @@ class Engine:
         return self._source.propose(wants, keep_up, self.config.token_budget)
 
     def _fill(self, plan: Plan) -> Rows:
-        by_slot = {s.slot: s for s in self._requests.running}
+        running = self._requests.running
+        if len(plan.decode) == len(running):
+            return batching.fill(self.backend.target.batch, running, [])
+        by_slot = {s.slot: s for s in running}
         decoding = [by_slot[slot] for slot, _ in plan.decode]
         prefills = [(by_slot[slot], n) for slot, n in plan.prefill]
         return batching.fill(self.backend.target.batch, decoding, prefills)
@@ -329,7 +332,10 @@ class Engine:
         memory = self.backend.memory
         for entry in rows.entries:
             sequence = entry.sequence
-            memory.forget_unrecorded(sequence.slot, sequence.kv)
+            if not memory.forget_unrecorded(sequence.slot, sequence.kv):
+                # A running state that has moved on cannot be taken back: the whole sequence is computed again.
+                memory.trim(sequence.slot, 0)
+                sequence.kv = 0
             memory.trim_draft(sequence.slot, sequence.n)
             sequence.clear_draft()
         if status == DecodeStatus.ABORTED:
