@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from scipy import stats
 
+from stackscope import __version__, units
 from stackscope.hardware.host import look
 from stackscope.model.catalog import bundled_target
 
@@ -132,16 +135,16 @@ class Machine:
 
     def watch(self, work: Callable[[], None]) -> float | None:
         """Do some work; share of one CPU that others took meanwhile. `None`: this system does not say."""
-        before, begun_ns = self._foreign(), time.monotonic_ns()
+        before, begun_ns = self.foreign_ticks(), time.monotonic_ns()
         work()
-        after, ended_ns = self._foreign(), time.monotonic_ns()
+        after, ended_ns = self.foreign_ticks(), time.monotonic_ns()
         if before is None or after is None:
             return None
         # Two clocks that tick by 10 ms can differ by one, in either direction.
         return max(0, after - before) * self._tick_ns / (ended_ns - begun_ns)
 
-    def _foreign(self) -> int | None:
-        """CPU time that was not ours since the machine started, in ticks."""
+    def foreign_ticks(self) -> int | None:
+        """CPU time that was not ours since the machine started, in ticks. `None`: this system does not say."""
         try:
             spent = machine_ticks((self._proc / "stat").read_text())
             own = process_ticks((self._proc / "self" / "stat").read_text(), with_ended=True)
@@ -190,11 +193,16 @@ def state() -> str:
 
 
 def machine() -> str:
-    """What this machine is, on one line, and what it is doing."""
+    """What this machine is and runs, and what it is doing."""
     host = look()
-    return (
-        f"{host.processor or host.machine}, {host.cores_allowed or host.cores_logical} CPUs, {host.system}\n{state()}"
-    )
+    lines = [
+        f"{host.processor or host.machine}, {host.cores_allowed or host.cores_logical} CPUs, "
+        f"{units.data_size(host.memory_total)} of memory, {host.system}",
+        f"Stackscope {__version__}, llama-cpp-python {metadata.version('llama-cpp-python')}, "
+        f"numpy {metadata.version('numpy')}, Python {platform.python_version()}",
+        state(),
+    ]
+    return "\n".join(lines)
 
 
 def gemma() -> Path | None:

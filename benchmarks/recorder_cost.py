@@ -42,7 +42,7 @@ from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
 from stackscope.model.catalog import bundled_target
 from stackscope.records import Footer, StepRecord
-from stackscope.session.writer import SessionWriter
+from stackscope.session.writer import FLUSH_NS, SessionWriter
 from stackscope.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ CPU_GOAL = 0.01
 """Of wall time."""
 BYTES_GOAL = 100
 """On disk for each step, at batch 1."""
+
+AHEAD_NS = FLUSH_NS + 1
+"""Puts the writer's clock forward so far that everything is due."""
 
 MOST_STEPS = 200
 """As many as fit 256 cells behind the prompt: the length of a block."""
@@ -116,7 +119,7 @@ class SwitchedRun:
             n_blocks += 1
         if is_on:
             # What still waits would be written in the next stretch, on its account.
-            self._clock.ahead_ns += 1_000_000_000
+            self._clock.ahead_ns += AHEAD_NS
             recorder.tick()
         recorder.is_on = False
         return spent_ns, n_blocks
