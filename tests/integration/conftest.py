@@ -1,31 +1,23 @@
-"""The engine in the tests' own process waits and is bound to cores as it is in a process of its own.
-
-OpenMP reads its environment when the inference library is loaded, so this stands before any test imports that.
-"""
+"""What every integration test gets: all cores, and models that take long to make."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.engine.openmp import child_environment, usable_cores
+from tests.integration import affinity  # before any test imports the inference library
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-usable_cores()  # Before the library binds this thread to one of them.
-os.environ.update(child_environment(os.environ))
-
-CORES: Final = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 @pytest.fixture(autouse=True)
-def _all_cores() -> None:
-    """Processes that a test starts may use every core, although an engine has bound this one's main thread."""
-    if CORES is not None:
-        os.sched_setaffinity(0, CORES)
+def _all_cores() -> Iterator[None]:
+    """Other tests, and the processes they start, may use every core, whatever the engine of this one was bound to."""
+    yield
+    affinity.release()
 
 
 @pytest.fixture(scope="session")

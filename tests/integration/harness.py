@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +9,7 @@ from stackscope.engine.loop import Engine
 from stackscope.model.catalog import bundled_draft, bundled_target
 from stackscope.toggles import EngineConfig, Sampling
 from stackscope.workload.jobs import Job
+from tests.integration import affinity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,23 +41,8 @@ def open_engine(config: EngineConfig, *, keep_text: bool = True) -> Engine:
     def clock() -> int:
         return time.monotonic_ns() - origin
 
-    engine = Engine.open(config, clock=clock, progress=lambda _path, _done: None, keep_text=keep_text)
-    _bind()
-    return engine
-
-
-_bound: set[int] | None = None
-"""The core to which OpenMP bound the main thread in its first forward. `None`: there has been none."""
-
-
-def _bind() -> None:
-    """Bind the main thread as OpenMP did, once: each test starts with all cores."""
-    global _bound
-    if hasattr(os, "sched_setaffinity"):
-        now = os.sched_getaffinity(0)
-        if _bound is None or len(now) < len(_bound):
-            _bound = now
-        os.sched_setaffinity(0, _bound)
+    affinity.bind()
+    return Engine.open(config, clock=clock, progress=lambda _path, _done: None, keep_text=keep_text)
 
 
 def job(number: int, tokens: Iterable[int], max_tokens: int, **more: object) -> Job:
