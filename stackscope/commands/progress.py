@@ -36,7 +36,7 @@ class Progress:
         self._total = workload.requests
         self._duration_ns = None if workload.duration_s is None else round(workload.duration_s * 1e9)
         self._bar = Bar(
-            SpinnerColumn(),
+            SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[figures]}"),
@@ -48,7 +48,7 @@ class Progress:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._bar.add_task("starting", total=1.0, figures="")
+        self._task = self._bar.add_task("starting", total=None if workload.is_endless else 1.0, figures="")
         self._done = 0
         self._window: list[tuple[int, int]] = []
         self._window_tokens = 0
@@ -104,16 +104,9 @@ class Progress:
         figures = (
             f"{units.count(self._done)}{of_total} requests  {units.token_rate(self._window_tokens * 1e9 / span_ns)}"
         )
+        completed = 0.0
         if self._total is not None:
             completed = self._done / self._total
         elif self._duration_ns is not None:
             completed = min(1.0, (now_ns - began_ns) / self._duration_ns)
-        else:
-            completed = None
-        self._bar.update(
-            self._task,
-            description="running",
-            total=None if completed is None else 1.0,
-            completed=0.0 if completed is None else completed,
-            figures=figures,
-        )
+        self._bar.update(self._task, description="running", completed=completed, figures=figures)
