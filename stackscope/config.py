@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
@@ -187,21 +188,29 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     """A value as its field wants it; `is_text` allows numbers and switches to be spelled out."""
     kind = field_types()[key]
     try:
-        if key in PATHS and isinstance(value, str):
-            return os.path.expanduser(value)  # noqa: PTH111 - a name from the catalogue is no path, and stays as it is
-        if key == "workload.name" and isinstance(value, str):
-            return value  # a built-in or a file, told apart when the layers are known
-        if Length in get_args(kind) and isinstance(value, str | int) and not isinstance(value, bool):
-            return parse_length(str(value))
-        if get_origin(kind) is tuple and isinstance(value, str):
-            return msgspec.convert([part.strip() for part in value.split(",")], kind, strict=False)
-        if is_text and kind is bool and str(value).lower() in ("on", "off", "yes", "no"):
-            return str(value).lower() in ("on", "yes")
-        return msgspec.convert(value, kind, strict=not is_text)
+        converted = _converted(key, kind, value, is_text)
     except msgspec.ValidationError:
         raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.") from None
     except WorkloadError as error:
         raise UsageError(f"{origin}: {error.message}", remedy=error.remedy) from None
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    if not all(isfinite(number) for number in numbers if isinstance(number, float)):
+        raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.")
+    return converted
+
+
+def _converted(key: str, kind: Any, value: object, is_text: bool) -> object:
+    if key in PATHS and isinstance(value, str):
+        return os.path.expanduser(value)  # noqa: PTH111 - a name from the catalogue is no path, and stays as it is
+    if key == "workload.name" and isinstance(value, str):
+        return value  # a built-in or a file, told apart when the layers are known
+    if Length in get_args(kind) and isinstance(value, str | int) and not isinstance(value, bool):
+        return parse_length(str(value))
+    if get_origin(kind) is tuple and isinstance(value, str):
+        return msgspec.convert([part.strip() for part in value.split(",")], kind, strict=False)
+    if is_text and kind is bool and str(value).lower() in ("on", "off", "yes", "no"):
+        return str(value).lower() in ("on", "yes")
+    return msgspec.convert(value, kind, strict=not is_text)
 
 
 def _layer(settings: dict[str, Given]) -> dict[str, Given]:

@@ -14,7 +14,7 @@ import llama_cpp
 import numpy as np
 from llama_cpp import llama_cpp as low
 
-from stackscope.errors import EngineError, LibraryError
+from stackscope.errors import EngineError, LibraryError, ToggleRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,13 @@ class Model:
         params.main_gpu = config.main_gpu
         params.split_mode = SPLIT_MODES[config.split_mode]
         if config.tensor_split:
-            self._split = (ctypes.c_float * int(low.llama_max_devices()))(*config.tensor_split)
+            n_devices = int(low.llama_max_devices())
+            if len(config.tensor_split) > n_devices:
+                raise ToggleRefusedError(
+                    f"tensor_split has {len(config.tensor_split)} shares; the library knows {n_devices} devices at most.",
+                    remedy="Give one number per device.",
+                )
+            self._split = (ctypes.c_float * n_devices)(*config.tensor_split)
             params.tensor_split = self._split
         if progress is not None:
             self._progress = low.llama_progress_callback(lambda done, _user: (progress(done), True)[1])

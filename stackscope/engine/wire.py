@@ -7,6 +7,7 @@ the recorder without decoding them.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -178,8 +179,12 @@ _ERRORS: Final = {
 
 
 def encode_command(command: AnyCommand) -> bytes:
-    """A command as one line."""
-    return _encoded(command) + b"\n"
+    """A command as one line. Raises `UsageError` for text or a number that JSON cannot carry."""
+    line = _encoded(command)
+    if not _is_finite(msgspec.to_builtins(command)):
+        # JSON would say null: another setting, or one that the engine process cannot read.
+        raise UsageError("A setting is not a finite number.")
+    return line + b"\n"
 
 
 def decode_command(line: bytes) -> AnyCommand:
@@ -210,6 +215,14 @@ def _encoded(value: AnyCommand | AnyMessage) -> bytes:
                 "A path or label is not valid UTF-8, which the engine process needs.", remedy="Rename the file."
             ) from None
         return _encoder.encode(_without_surrogates(msgspec.to_builtins(value)))
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_finite, value))
 
 
 def _without_surrogates(value: object) -> object:

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.engine
 
 CODE = "import os\nimport sys\n\n\ndef main(argv):\n    for name in argv:\n        print(name)\n\n\nclass Thing:\n    "
 N_TOKENS = 24
+LONG_SPLIT: dict[str, object] = {"tensor_split": (1.0,) * 100}
+"""More devices than the library knows."""
 
 LIVE: list[dict[str, object]] = [
     {"speculation": "ngram"},
@@ -234,7 +236,7 @@ def test_synthetic_acceptance_follows_its_rate_and_is_marked() -> None:
 
 
 def test_no_configuration_error_is_a_traceback() -> None:
-    for settings in ({"slots": 0}, {"kv_type_v": "q4_0", "flash_attention": False}, {"model": __file__}):
+    for settings in ({"slots": 0}, {"kv_type_v": "q4_0", "flash_attention": False}, {"model": __file__}, LONG_SPLIT):
         with pytest.raises(StackscopeError) as caught:
             open_engine(lab_config(**settings))
         assert caught.value.message.endswith(".")

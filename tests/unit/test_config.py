@@ -193,6 +193,10 @@ def test_a_path_to_record_to_asks_for_a_recording(tmp_path: Path) -> None:
         ("[engine]\nslots = true", "{path}: slots in [engine] must be a whole number, not True."),
         ("[engine]\nslots = 4.5", "{path}: slots in [engine] must be a whole number, not 4.5."),
         ("[engine]\nprefix_cache = 1", "{path}: prefix_cache in [engine] must be true or false, not 1."),
+        (
+            "[engine]\nsynthetic_acceptance = nan",
+            "{path}: synthetic_acceptance in [engine] must be a number, not nan.",
+        ),
         ("[engine]\nmodel = 3", "{path}: model in [engine] must be a text, not 3."),
         (
             '[engine]\nspeculation = "on"',
@@ -236,6 +240,9 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     [
         ({"SLOTZ": "4"}, "The environment sets STACKSCOPE_SLOTZ, which is no setting. Did you mean STACKSCOPE_SLOTS?"),
         ({"SLOTS": "four"}, "STACKSCOPE_SLOTS must be a whole number, not 'four'."),
+        ({"SYNTHETIC_ACCEPTANCE": "nan"}, "STACKSCOPE_SYNTHETIC_ACCEPTANCE must be a number, not 'nan'."),
+        ({"RATE": "inf"}, "STACKSCOPE_RATE must be a number, not 'inf'."),
+        ({"TENSOR_SPLIT": "1,nan"}, "STACKSCOPE_TENSOR_SPLIT must be numbers separated by commas, not '1,nan'."),
         ({"JSON": "perhaps"}, "STACKSCOPE_JSON must be true or false, not 'perhaps'."),
         (
             {"KV_TYPE": "q9"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import typing
 from itertools import pairwise
 
@@ -90,6 +91,19 @@ def test_a_path_that_is_not_utf8_is_refused_in_a_command_and_blurred_in_a_messag
     assert wire.decode_message(wire.encode_message(wire.Loading(what="caf\udce9", fraction=1))) == wire.Loading(
         what="caf?", fraction=1
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        wire.SetRate(rate=math.nan),
+        wire.Reconfigure(changes={"synthetic_acceptance": math.inf}),
+        wire.Start(config=EngineConfig(tensor_split=(1.0, math.nan)), workload=WorkloadSpec(name="chat"), origin_ns=0),
+    ],
+)
+def test_what_is_no_number_is_not_sent_as_null(command: wire.AnyCommand) -> None:
+    with pytest.raises(UsageError, match="not a finite number"):
+        wire.encode_command(command)
 
 
 ERRORS = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, StackscopeError)]
