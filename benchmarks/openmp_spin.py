@@ -213,9 +213,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, action="append")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--gap-us", type=int, default=200, help="Python's time between two forwards, not measured")
-    parser.add_argument(
-        "--settings", nargs="+", default=[REFERENCE, "1000", "30000", "bound+10000", "bound+30000"]
-    )
+    parser.add_argument("--settings", nargs="+", default=[REFERENCE, "1000", "30000", "bound+10000", "bound+30000"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="length of one phase")
     parser.add_argument("--neighbours", type=int, default=1, help="busy processes of equal priority")
