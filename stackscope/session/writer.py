@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stackscope.records import AnyRecord, Footer, Header
     from stackscope.session.paths import Destination
 
-FLUSH_NS: Final = 600_000_000
+FLUSH_NS: Final = 400_000_000
 """Oldest that unwritten data may be. With the engine's batches (50 ms) and a `tick` every 100 ms, a kill costs less
 than the last second, also on a machine with so much to do that each of them is late."""
 

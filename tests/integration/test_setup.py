@@ -176,7 +176,8 @@ def test_an_interrupted_set_up_starts_from_a_new_environment(checkout: Checkout,
     (checkout.tools / "slow").unlink()
     checkout.calls()
     assert checkout.set_up("run")[0] == 0
-    assert checkout.calls()[0].startswith("venv ")
+    # Not the first call: the interrupted one's own install may have begun only now.
+    assert any(call.startswith("venv ") for call in checkout.calls())
     assert checkout.set_up("run") == (0, "", "")
 
 

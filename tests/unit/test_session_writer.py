@@ -85,8 +85,8 @@ def test_a_steady_stream_flushes_without_ticks(tmp_path: Path) -> None:
         for n in range(1_000):
             clock.now_ns = n * MS
             writer.write(make_step(n))
-        # Step 0 was due at 600 ms and took steps 1 to 600 along; step 601 will be due at 1,201 ms.
-        assert len(on_disk(path)) == 1 + 601
+        # Step 0 was due at 400 ms and took steps 1 to 400 along; step 401 will be due at 801 ms.
+        assert len(on_disk(path)) == 1 + 802
 
 
 def test_encoded_lines_and_records_keep_their_order(tmp_path: Path) -> None:
