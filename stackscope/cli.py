@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
@@ -43,9 +44,22 @@ Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that
 
 def main() -> None:
     """Run the command line; ends by SystemExit."""
+    _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without µ shows ?, rather than a traceback
     app()
+
+
+def _open_standard_streams() -> None:
+    """Have a standard stream that was closed lead nowhere: else the next pipe or file would take its place."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, hence this one
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123 - for good
 
 
 @contextlib.contextmanager

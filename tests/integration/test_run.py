@@ -6,8 +6,10 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -100,6 +102,16 @@ def test_a_summary_for_people_and_no_recording() -> None:
     assert ESCAPE not in done.stdout
     assert all(line == line.rstrip() for line in done.stdout.splitlines())
     assert set(recording_folder().glob("*")) == before
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_stream_that_is_closed_leads_nowhere(closed: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl.zst"
+    options = (*SMALL, "--requests", "2", "--max-tokens", "2", "--record", str(path))
+    command = shlex.join([*cli_support.STACKSCOPE, "run", *options])
+    done = subprocess.run(f"{command} {closed}", shell=True, cwd=cli_support.ROOT, timeout=60, check=False)
+    assert done.returncode == 0
+    assert footer_of(path).requests == 2
 
 
 def test_by_default_it_records_where_recordings_go() -> None:
