@@ -45,6 +45,8 @@ Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that
 def main() -> None:
     """Run the command line; ends by SystemExit."""
     _open_standard_streams()
+    if not os.environ.get("COLUMNS", "80").strip("0"):
+        del os.environ["COLUMNS"]  # a terminal that does not know its width; rich would print nothing
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without µ shows ?, rather than a traceback
     app()

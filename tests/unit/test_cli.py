@@ -83,6 +83,15 @@ def test_help_imports_nothing_heavy() -> None:
     assert "--speculation" in done.stdout
 
 
+@pytest.mark.parametrize("columns", ["0", "00", ""])
+def test_a_width_of_nothing_is_no_width(columns: str) -> None:
+    """Terminals without a size (of serial lines, of some editors) say 0."""
+    command = [sys.executable, "-m", "stackscope", "models", "list"]
+    environment = {**os.environ, "COLUMNS": columns}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert "size" in done.stdout
+
+
 def test_options_reach_the_run(served: list[RunOptions]) -> None:
     code, out, err = invoke(
         *("run", "--slots", "4", "--speculation", "ngram", "--no-prefix-cache", "--split-kv", "--kv-type", "q8_0"),
