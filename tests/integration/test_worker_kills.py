@@ -38,7 +38,7 @@ def test_a_parent_killed_at_any_moment_takes_the_engine_along_and_loses_a_second
 ) -> None:
     draw = random.Random(seed)
     path = tmp_path / "session.jsonl.zst"
-    # Steps of any length, from the 0.3 ms of the fastest engine up to forwards that are native code and last for seconds.
+    # Steps from the 0.3 ms of the fastest engine up to forwards that are native code and last for seconds.
     model = draw.choice(["fake:step_us=300", "fake:step_us=2000", "fake:step_us=20000", "fake:deaf_us=3000000"])
     parent = Parent(path, model)
     wait_ms(draw.uniform(0, 2_500))
