@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 
+GONE: Final = 1
+"""Exit code when whoever read the output has gone, as `head` does."""
+
 PLAIN: Final[dict[str, Any]] = {
     "rich_markup_mode": None,  # rich would double the time that --help takes
     "pretty_exceptions_enable": False,
@@ -48,8 +51,48 @@ def main() -> None:
     if not os.environ.get("COLUMNS", "80").strip("0"):
         del os.environ["COLUMNS"]  # a terminal that does not know its width; rich would print nothing
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ shows ?, rather than a traceback
-    app()
+        # A terminal without µ shows ?, rather than a traceback.
+        encoding, is_interactive = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = StandardOutput(
+            sys.stdout.detach(), encoding=encoding, errors="replace", line_buffering=is_interactive
+        )
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here rather than at exit, where it would be too late to say what fails
+    except StackscopeError as error:  # of the help, which is not inside `reporting`
+        sys.exit(_told(error))
+    except BrokenPipeError:
+        sys.exit(GONE)
+
+
+class StandardOutput(io.TextIOWrapper):
+    """Standard output that says in a sentence what fails about it; that its reader has gone stays `BrokenPipeError`.
+
+    It fails once: what it still holds then leads nowhere, instead of failing again when the interpreter ends.
+    """
+
+    def write(self, text: str) -> int:
+        with self._seen_out():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with self._seen_out():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _seen_out(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise StackscopeError(
+                f"The result cannot be written to standard output: {error.strerror or error}.",
+                remedy="Free some space, or send it elsewhere.",
+            ) from error
 
 
 def _open_standard_streams() -> None:
@@ -69,16 +112,19 @@ def reporting() -> Iterator[None]:
     """Turn the failures a user can meet into one line on stderr and an exit code; anything else is a bug and shows."""
     try:
         yield
-        sys.stdout.flush()  # here rather than at exit, where a reader that has gone would be reported
+        sys.stdout.flush()
     except StackscopeError as error:
-        print(f"stackscope: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
+        raise typer.Exit(_told(error)) from None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does. A stream that swallows the last flush keeps the exit quiet.
-        sys.stdout = io.StringIO()
-        raise typer.Exit(1) from None
+        raise typer.Exit(GONE) from None
+
+
+def _told(error: StackscopeError) -> int:
+    """Say what went wrong; the exit code."""
+    print(f"stackscope: {error}", file=sys.stderr)
+    return error.exit_code
 
 
 def _show_version(is_wanted: bool) -> None:

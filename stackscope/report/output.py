@@ -1,4 +1,4 @@
-"""Standard output: colour where a terminal wants it, only characters that it has, and a sentence when writing fails."""
+"""Standard output: colour where a terminal wants it, and only characters that it has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from stackscope.errors import StackscopeError
 from stackscope.report.layout import MOST_WIDTH, encodable
 
 if TYPE_CHECKING:
@@ -28,17 +27,6 @@ def show(make: Callable[[int], Text]) -> None:
 
 
 def write(text: str) -> None:
-    """Write to standard output and see it out. Raises `StackscopeError` when it cannot be, `BrokenPipeError` when its
-    reader has gone."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is left in the stream would fail once more when the interpreter ends.
-        sys.stdout = io.StringIO()
-        raise StackscopeError(
-            f"The result cannot be written to standard output: {error.strerror or error}.",
-            remedy="Free some space, or send it elsewhere.",
-        ) from error
+    """Write to standard output and see it out. Raises what that stream raises."""
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,6 +82,20 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.strip() == "[]"
     assert "--speculation" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["run", "--help"], ["models", "list"], ["models", "list", "--json"]]
+)
+def test_output_that_cannot_be_written_is_one_sentence_and_fails_once(words: list[str]) -> None:
+    command = [sys.executable, "-X", "dev", "-m", "stackscope", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "stackscope: The result cannot be written to standard output: No space left on device. "
+        "Free some space, or send it elsewhere.\n",
+    )
 
 
 @pytest.mark.parametrize("columns", ["0", "00", ""])
