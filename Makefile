@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
-BENCH ?= speed
+BENCH ?=
 
 # A Python that was named is used as it is; otherwise a newer one on PATH may stand in for one that is too old.
 EXACT := $(if $(filter file,$(origin PYTHON)),,--exact)
@@ -44,8 +44,8 @@ real: setup-dev ## Every test of the real engine that `make test` leaves out
 	@$(BIN)/python -m pytest -m "gemma or slow" $(ARGS)
 
 .PHONY: bench
-bench: setup-dev ## A benchmark of Stackscope itself (BENCH=name of one in benchmarks/)
-	@$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
+bench: setup-dev ## The benchmarks that have a goal, or one of them (BENCH=name of one in benchmarks/)
+	@$(BIN)/python -m benchmarks$(if $(BENCH),.$(BENCH)) $(ARGS)
 
 .PHONY: setup
 setup:
