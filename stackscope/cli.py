@@ -119,6 +119,14 @@ def reporting() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise typer.Exit(GONE) from None
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # A file that cannot even be looked at: a folder that is closed to us, a name that is too long.
+        unusable = StackscopeError(
+            f"{error.filename} cannot be used: {error.strerror}.", remedy="Check the path, and who may read it."
+        )
+        raise typer.Exit(_told(unusable)) from None
 
 
 def _told(error: StackscopeError) -> int:

@@ -201,6 +201,8 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
 
 def _converted(key: str, kind: Any, value: object, is_text: bool) -> object:
     if key in PATHS and isinstance(value, str):
+        if "\0" in value:
+            raise msgspec.ValidationError("no path has a NUL")
         return os.path.expanduser(value)  # noqa: PTH111 - a name from the catalogue is no path, and stays as it is
     if key == "workload.name" and isinstance(value, str):
         return value  # a built-in or a file, told apart when the layers are known

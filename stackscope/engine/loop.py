@@ -76,6 +76,8 @@ class Engine:
         self.progress = progress
         self.softened = softened
         """What the engine switched off at the start, because these models cannot have it."""
+        self.text_is_read = True
+        """Somebody wants the turns' texts."""
         self.library = library_description()
         self.epoch = 0
         self._keep_text = keep_text
@@ -268,7 +270,10 @@ class Engine:
             logits = self.backend.target.logits(rows.n_outputs)
             self._chooser.choose(rows.entries, logits, self.config.synthetic_acceptance)
         watch.lap(stopwatch.SAMPLE)
-        ends = outcome.emit(rows, self.vocabulary, self._requests.texts, step=self._n_steps, at_ns=watch.last_ns)
+        texts = self._requests.texts
+        ends = outcome.emit(
+            rows, self.vocabulary, texts, is_read=self.text_is_read, step=self._n_steps, at_ns=watch.last_ns
+        )
         watch.lap(stopwatch.EMIT)
         self._commit(rows, ends)
         watch.lap(stopwatch.COMMIT)

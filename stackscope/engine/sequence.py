@@ -100,6 +100,11 @@ class Sequence:
         self.kv = self.remembered = 0
         self.clear_draft()
 
+    @property
+    def needs_text(self) -> bool:
+        """Its text matters even if nobody looks: stop strings are found in it, or it is recorded."""
+        return self.stops is not None or self.generated_text is not None
+
     def forget_ngrams(self) -> None:
         self.ngram = None
         self.ngram_n = 0

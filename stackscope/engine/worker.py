@@ -60,7 +60,7 @@ class Worker:
         self._inbox = inbox
         self._outbox = outbox
         self._now = clock
-        self._shows_text = False
+        self._shows_text = engine.text_is_read = False
         self._n_noted = 0
         self._is_draining = False
         self._is_quitting = False
@@ -183,7 +183,7 @@ class Worker:
                 case wire.SetMark():
                     self._outbox.record(Mark(at_ns=self._now(), label=command.label))
                 case wire.ShowText():
-                    self._shows_text = command.shown
+                    self._shows_text = self._engine.text_is_read = command.shown
                 case wire.Quit():
                     self._is_draining = True
                     self._is_quitting |= not command.drain

@@ -287,3 +287,22 @@ def test_draining_ends_everything_with_its_tokens(engine: Engine) -> None:
     assert {r.finish_reason for r in records} == {"cancelled"}
     assert engine.in_flight == 0
     assert engine.step() is None
+
+
+def test_text_nobody_reads_is_made_only_where_a_request_needs_it() -> None:
+    engine = open_engine(lab_config(slots=3), keep_text=False)
+    try:
+        prompt = prompt_of(engine, 60)
+        engine.submit(job(0, prompt, 20, ignore_eos=True))
+        read = [t.text for turn in turns(engine) for t in turn.texts]
+        stop = "".join(read)[10:14]
+        engine.text_is_read = False
+        engine.submit(job(1, prompt, 20, ignore_eos=True))
+        engine.submit(job(2, prompt, 20, ignore_eos=True, stop=(stop,)))
+        run = finish(engine)
+        assert {r.id: r.finish_reason for r in run.requests} == {1: "length", 2: "stop"}
+        assert len(run.outputs[1]) == 20
+        engine.submit(job(3, prompt, 20, ignore_eos=True))
+        assert not [t for turn in turns(engine) for t in turn.texts]
+    finally:
+        engine.close()

@@ -129,6 +129,8 @@ class FakeEngine:
         self._n_steps = 0
         self._end_ns: int | None = None
 
+    text_is_read = True
+
     @property
     def in_flight(self) -> int:
         return len(self._queue)

@@ -84,6 +84,16 @@ def test_help_imports_nothing_heavy() -> None:
     assert "--speculation" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["--model", "--draft", "--workload", "--record", "--config"])
+def test_a_path_that_cannot_even_be_looked_at_is_one_sentence(option: str, tmp_path: Path) -> None:
+    """As for a folder that only others may enter, which a test run by root could not make."""
+    code, _, err = invoke("run", option, str(tmp_path / ("x" * 300 + ".gguf")))
+    assert code not in (0, 70)
+    assert err.startswith("stackscope: ")
+    assert "File name too long" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "words", [["--help"], ["--version"], ["run", "--help"], ["models", "list"], ["models", "list", "--json"]]
 )

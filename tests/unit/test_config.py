@@ -197,6 +197,7 @@ def test_a_path_to_record_to_asks_for_a_recording(tmp_path: Path) -> None:
             "[engine]\nsynthetic_acceptance = nan",
             "{path}: synthetic_acceptance in [engine] must be a number, not nan.",
         ),
+        ('[engine]\nmodel = "a\\u0000b"', "{path}: model in [engine] must be a text, not 'a\\x00b'."),
         ("[engine]\nmodel = 3", "{path}: model in [engine] must be a text, not 3."),
         (
             '[engine]\nspeculation = "on"',
