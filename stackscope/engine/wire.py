@@ -15,6 +15,7 @@ import msgspec
 from stackscope import errors
 from stackscope.errors import EngineError, StackscopeError, UsageError
 from stackscope.records import ModelSummary
+from stackscope.session.format import without_surrogates
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import WorkloadSpec
 
@@ -214,7 +215,7 @@ def _encoded(value: AnyCommand | AnyMessage) -> bytes:
             raise UsageError(
                 "A path or label is not valid UTF-8, which the engine process needs.", remedy="Rename the file."
             ) from None
-        return _encoder.encode(_without_surrogates(msgspec.to_builtins(value)))
+        return _encoder.encode(without_surrogates(msgspec.to_builtins(value)))
 
 
 def _is_finite(value: object) -> bool:
@@ -223,16 +224,6 @@ def _is_finite(value: object) -> bool:
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     return not isinstance(value, list | tuple) or all(map(_is_finite, value))
-
-
-def _without_surrogates(value: object) -> object:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_surrogates(item) for item in value]
-    return value
 
 
 def reconfigure(changes: Mapping[str, object], *, by: Literal["user", "plan"] = "user") -> Reconfigure:
