@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -266,25 +267,29 @@ def of_folders() -> Iterator[Check]:
     """Where things are kept, and whether they can be."""
     yield _folder("Recordings", recording_folder(), "Give another place with --record PATH.")
     yield _folder("Models", cache_folder(), "Give another place with STACKSCOPE_CACHE.")
-    path = config.settings_file(None, os.environ)
-    if path is None:
-        yield Check(
-            topic="Folders", name="Settings", holds=True, value=f"none; {config.user_settings_file()} would be read"
-        )
-        return
+    yield _settings()
+
+
+def _settings() -> Check:
+    """Whether the settings file, if there is one, can be read."""
+    check = partial(Check, topic="Folders", name="Settings")
     try:
+        path = config.settings_file(None, os.environ)
+        if path is None:
+            return check(holds=True, value=f"none; {config.user_settings_file()} would be read")
         n_settings = len(config.read_settings(path))
     except StackscopeError as error:
-        yield Check(
-            topic="Folders", name="Settings", holds=False, value=error.message, remedy=error.remedy, is_needed=True
-        )
-        return
-    yield Check(topic="Folders", name="Settings", holds=True, value=f"{path}: {units.count(n_settings)} set")
+        return check(holds=False, value=error.message, remedy=error.remedy, is_needed=True)
+    except OSError as error:  # of a folder that may not be entered
+        value = f"{error.filename}: {error.strerror}"
+        return check(holds=False, value=value, remedy="Give a file with STACKSCOPE_CONFIG.", is_needed=True)
+    return check(holds=True, value=f"{path}: {units.count(n_settings)} set")
 
 
 def _folder(name: str, folder: Path, remedy: str) -> Check:
     """Whether a folder can be written to, or made where it does not exist yet."""
-    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    # What a folder that may not be entered holds counts as missing; Path.exists would raise.
+    nearest = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))  # noqa: PTH110
     is_writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     free = f"{units.data_size(shutil.disk_usage(nearest).free)} free"
     value = f"{folder} ({free})" if is_writable else f"{folder} cannot be written to"

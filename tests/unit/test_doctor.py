@@ -202,3 +202,15 @@ def test_the_real_library_answers() -> None:
     facts = ask_library()
     assert facts.max_sequences == 256
     assert Path(facts.build_dir).is_dir()
+
+
+def test_settings_that_cannot_be_looked_at_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a home that only another user may enter, which a test run by root could not make."""
+    home = tmp_path / ("x" * 300)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    monkeypatch.setenv("STACKSCOPE_CACHE", str(home))
+    _, models, settings = examinations.of_folders()
+    assert models.holds  # as if it could be made: only making it would tell
+    assert not settings.holds
+    assert settings.remedy == "Give a file with STACKSCOPE_CONFIG."
+    assert "File name too long" in settings.value
