@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from stackscope.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; ends by SystemExit."""
+    try:
+        from stackscope import cli
+
+        cli.main()
+    except KeyboardInterrupt:  # while modules are imported: what comes after has answers of its own
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that a loop looks at, so that nothing is torn in the middle of a record."""
+"""Ctrl-C, SIGTERM and a terminal that is closed as a wish that a loop looks at, so that nothing is torn in the middle of a record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:

@@ -229,12 +229,13 @@ def test_a_second_ctrl_c_does_not_wait_for_the_engine(tmp_path: Path) -> None:
     assert footer_of(path).reason == "interrupted"
 
 
-def test_sigterm_ends_a_run_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "term.jsonl.zst"
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_ends_a_run_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    path = tmp_path / "ended.jsonl.zst"
     with start(*ENDLESS, "--record", path) as running:
         until(lambda: is_recording(path))
-        running.signal(signal.SIGTERM)
-        assert running.wait() == 128 + signal.SIGTERM
+        running.signal(number)
+        assert running.wait() == 128 + number
         assert "ran           interrupted after " in running.output
     assert footer_of(path).reason == "interrupted"
 

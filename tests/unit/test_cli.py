@@ -84,6 +84,14 @@ def test_help_imports_nothing_heavy() -> None:
     assert "--speculation" in done.stdout
 
 
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    command = [sys.executable, "-m", "stackscope", "run"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("option", ["--model", "--draft", "--workload", "--record", "--config"])
 def test_a_path_that_cannot_even_be_looked_at_is_one_sentence(option: str, tmp_path: Path) -> None:
     """As for a folder that only others may enter, which a test run by root could not make."""
