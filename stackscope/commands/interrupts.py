@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that is closed as a wish that a loop looks at, so that nothing is torn in the middle of a record."""
+"""Ctrl-C, SIGTERM and a closed terminal as a wish that a loop looks at: nothing is torn in the middle of a record."""
 
 from __future__ import annotations
 
