@@ -87,10 +87,11 @@ class Chooser:
                 continue
             sequence = entry.sequence
             first = entry.first_output
-            if sequence.rng is None or synthetic is not None:
+            draft = sequence.draft if entry.phase == "verify" else ()
+            is_synthetic = synthetic is not None and len(draft) > 0
+            if sequence.rng is None or is_synthetic:
                 if choices is None:
                     choices = argmax(logits)
-                draft = sequence.draft if entry.phase == "verify" else ()
                 if not draft:
                     entry.emitted = [choices[first]]
                 elif synthetic is None:
@@ -99,6 +100,7 @@ class Chooser:
                     entry.emitted = choices[first : first + kept + 1]
                 else:
                     kept = synthetic_accept(len(draft), synthetic, self._synthetic_rng)
+                    sequence.is_invalid = True
                     entry.accepted = kept
                     entry.emitted = [*draft[:kept], choices[first + kept]]
             else:

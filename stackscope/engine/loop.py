@@ -159,7 +159,6 @@ class Engine:
             reason,
             at_ns=self.now(),
             residents=self._residents,
-            invalid=self.config.synthetic_acceptance is not None,
             error=error,
         )
 
@@ -196,6 +195,8 @@ class Engine:
         before, self.config = self.config, config
         if config.threads != before.threads:
             self.backend.set_threads(config.threads)
+        if config.seed != before.seed:
+            self._chooser = Chooser(self.vocabulary.is_end, config.seed)
         self._residents.reconfigure(config)
         is_other_lookup = (config.ngram_min, config.ngram_max) != (before.ngram_min, before.ngram_max)
         for sequence in self._requests:
@@ -209,8 +210,7 @@ class Engine:
         for sequence in self._requests.running[config.slots :]:
             # What it holds goes to the prefix cache first, so that taking it up again costs little.
             self._residents.remember_all(sequence)
-            sequence.n_requeued += 1
-            self._requests.put_back(sequence, self._residents)
+        self._put_back(config.slots)
 
     def _draft_source(self, config: EngineConfig) -> DraftSource | None:
         if config.speculation == "ngram":
@@ -222,11 +222,15 @@ class Engine:
 
     def put_back_all(self) -> int:
         """Return every running request to the front of the queue, oldest first; how many there were."""
-        running = list(self._requests.running)
-        for sequence in reversed(running):
+        return self._put_back(0)
+
+    def _put_back(self, first: int) -> int:
+        """Return running requests from the `first` on, and say how many; the youngest goes first, to stand behind."""
+        surplus = self._requests.running[first:]
+        for sequence in reversed(surplus):
             sequence.n_requeued += 1
             self._requests.put_back(sequence, self._residents)
-        return len(running)
+        return len(surplus)
 
     def close(self) -> None:
         """Free everything native, in order."""

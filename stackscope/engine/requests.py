@@ -88,7 +88,6 @@ class Requests:
         *,
         at_ns: int,
         residents: Residents,
-        invalid: bool,
         error: str | None = None,
     ) -> None:
         """Take a request out, wherever it is; a running one leaves its prefix to the cache."""
@@ -98,15 +97,12 @@ class Requests:
             self.running.remove(sequence)
         elif sequence in self.queue:
             self.queue.remove(sequence)
-        self.refuse(sequence, reason, at_ns=at_ns, invalid=invalid, error=error)
+        self.refuse(sequence, reason, at_ns=at_ns, error=error)
 
-    def refuse(
-        self, sequence: Sequence, reason: FinishReason, *, at_ns: int, invalid: bool = False, error: str | None = None
-    ) -> None:
+    def refuse(self, sequence: Sequence, reason: FinishReason, *, at_ns: int, error: str | None = None) -> None:
         """Hand out the record of a request that is in neither list."""
         sequence.slot = -1
-        is_invalid = invalid and sequence.n_drafted > 0
-        self._finished.append(sequence.record(at_ns=at_ns, reason=reason, invalid=is_invalid, error=error))
+        self._finished.append(sequence.record(at_ns=at_ns, reason=reason, error=error))
         self._answers.append(Answer(sequence.job.id, tuple(sequence.tokens[sequence.n_prompt : sequence.n].tolist())))
 
     @property

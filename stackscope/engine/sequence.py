@@ -30,8 +30,8 @@ class Sequence:
 
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
-        "is_counted_hit", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt", "n_requeued",
-        "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
+        "is_counted_hit", "is_invalid", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
+        "n_requeued", "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
     def __init__(self, job: Job, *, max_context: int, piece: Callable[[int], bytes], keep_text: bool) -> None:
@@ -62,6 +62,8 @@ class Sequence:
         self.admitted_ns: int | None = None
         self.hit_tokens = 0
         self.is_counted_hit = False
+        self.is_invalid = False
+        """Some of its drafts were accepted whatever they were: it is no longer what the model says."""
         self.prefilled = 0
         """Most positions ever prefilled: a hit below it only spares work that was thrown away."""
         self.remembered = 0
@@ -140,7 +142,7 @@ class Sequence:
             self.generated_text.append(text)
         return text
 
-    def record(self, *, at_ns: int, reason: FinishReason, invalid: bool, error: str | None = None) -> RequestRecord:
+    def record(self, *, at_ns: int, reason: FinishReason, error: str | None = None) -> RequestRecord:
         """The request's record, now that it has ended."""
         text = self.generated_text
         return RequestRecord(
@@ -156,7 +158,7 @@ class Sequence:
             accepted=self.n_accepted,
             preemptions=self.n_preempted,
             requeues=self.n_requeued,
-            invalid_output=invalid,
+            invalid_output=self.is_invalid,
             error=error,
             prompt=self.job.prompt_text if text is not None else None,
             output="".join(text) if text is not None else None,
