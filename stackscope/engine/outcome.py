@@ -32,8 +32,6 @@ def emit(
         if entry.accepted > len(emitted):
             entry.accepted = len(emitted)
         end = "stop" if is_stopped else _numeric_end(entry, vocabulary)
-        if end is not None and needs_text and not is_stopped:
-            text += sequence.finish_text()
         if text:
             texts.append(TextDelta(sequence.job.id, text))
         sequence.emissions.append(Emission(step, at_ns, len(emitted)))

@@ -69,9 +69,10 @@ class Requests:
             sequence.slot = next(slot for slot in range(n_slots) if slot not in taken)
             sequence.order = self._n_admissions
             self._n_admissions += 1
+            residents.attach(sequence)
             if sequence.admitted_ns is None:
                 sequence.admitted_ns = now_ns
-            residents.attach(sequence)
+                sequence.hit_tokens = sequence.kv
             self.running.append(sequence)
 
     def put_back(self, sequence: Sequence, residents: Residents) -> None:
@@ -97,6 +98,8 @@ class Requests:
             self.running.remove(sequence)
         elif sequence in self.queue:
             self.queue.remove(sequence)
+        if reason != "stop" and (tail := sequence.finish_text()):
+            self.texts.append(TextDelta(sequence.job.id, tail))
         self.refuse(sequence, reason, at_ns=at_ns, error=error)
 
     def refuse(self, sequence: Sequence, reason: FinishReason, *, at_ns: int, error: str | None = None) -> None:

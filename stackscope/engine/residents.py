@@ -128,9 +128,6 @@ class Residents:
         self._memory.apply(self.cache.attach(match, sequence.slot))
         sequence.kv = sequence.remembered = match.tokens
         self._useful_hit_tokens += max(0, match.tokens - sequence.prefilled)
-        if not sequence.is_counted_hit:
-            sequence.hit_tokens = min(match.tokens, sequence.n_prompt)
-            sequence.is_counted_hit = True
 
     def _is_whole(self, path: int, tokens: int) -> bool:
         """Whether the window layers still have what comes after `tokens` tokens of a path would look back to."""

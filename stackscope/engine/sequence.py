@@ -30,7 +30,7 @@ class Sequence:
 
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
-        "is_counted_hit", "is_invalid", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
+        "is_invalid", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
         "n_requeued", "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
@@ -61,7 +61,6 @@ class Sequence:
         self.generated_text: list[str] | None = [] if keep_text else None
         self.admitted_ns: int | None = None
         self.hit_tokens = 0
-        self.is_counted_hit = False
         self.is_invalid = False
         """Some of its drafts were accepted whatever they were: it is no longer what the model says."""
         self.prefilled = 0

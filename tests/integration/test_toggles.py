@@ -11,6 +11,7 @@ import pytest
 
 from stackscope.errors import StackscopeError, ToggleRefusedError
 from stackscope.model.catalog import bundled_draft
+from stackscope.toggles import Sampling
 from tests.integration.harness import finish, job, lab_config, open_engine, run_jobs
 
 if TYPE_CHECKING:
@@ -274,3 +275,76 @@ def test_a_draft_forward_cut_short_leaves_no_drafts_behind(engine: Engine) -> No
     assert draft.range_of(sequence.slot).last < sequence.n
     run = finish(engine)
     assert sum(w.accepted for s in run.steps for w in s.work) > 0
+
+
+def test_fewer_slots_put_the_youngest_back_behind_the_older(engine: Engine) -> None:
+    submit_some(engine, 6)
+    engine.step()
+    change(engine, {"slots": 1})
+    assert [s.job.id for s in engine._requests] == [0, 1, 2, 3, 4, 5]
+
+
+def test_output_is_invalid_once_acceptance_was_synthetic_and_only_then(engine: Engine) -> None:
+    change(engine, {"speculation": "ngram", "synthetic_acceptance": 1.0})
+    submit_some(engine, 4)
+    corrupted: set[int] = set()
+    while not corrupted:
+        turn = engine.step()
+        assert turn is not None
+        assert not turn.finished
+        corrupted = {work.request for work in turn.step.work if work.drafted > 0}
+    change(engine, {"synthetic_acceptance": None})
+    submit_some(engine, 1, first=4)
+    records = finish(engine).requests
+    assert len(records) == 5
+    assert {record.id for record in records if record.invalid_output} == corrupted
+
+
+def test_without_drafts_synthetic_acceptance_leaves_sampling_alone() -> None:
+    jobs = [job(0, range(10, 60), 10, ignore_eos=True, sampling=Sampling(temperature=1.0, seed=3))]
+    plain_output = run_jobs(lab_config(), jobs).outputs
+    assert run_jobs(lab_config(synthetic_acceptance=0.5), jobs).outputs == plain_output
+
+
+def test_a_new_seed_starts_synthetic_acceptance_anew(engine: Engine) -> None:
+    accepted = []
+    for seed in (5, 6, 5):
+        change(engine, {"speculation": "draft", "synthetic_acceptance": 0.5, "seed": seed, "prefix_cache": False})
+        submit_some(engine, 1)
+        accepted.append([w.accepted for s in finish(engine).steps for w in s.work])
+    assert accepted[0] == accepted[2] != accepted[1]
+
+
+def test_hits_are_those_of_the_first_admission(engine: Engine) -> None:
+    """One that began with the cache off, and comes back to a cache that holds its prompt and what it said."""
+    change(engine, {"prefix_cache": False})
+    submit_some(engine, 2)
+    for _ in range(20):
+        engine.step()
+    change(engine, {"prefix_cache": True})
+    change(engine, {"slots": 1})
+    run = finish(engine)
+    assert sum(s.cache.hit_tokens for s in run.steps) > 0
+    assert [r.hit_tokens for r in run.requests] == [0, 0]
+
+
+def test_what_was_held_back_is_said_when_a_request_is_cut_off(engine: Engine) -> None:
+    """The whole output is the beginning of a stop string that never comes."""
+    submit_some(engine, 1)
+    said = finish(engine).requests[0].output
+    assert said is not None
+    prompt = engine.tokenizer.encode(CODE * 2 + "\n# 0\n")
+    engine.submit(job(1, prompt, N_TOKENS, ignore_eos=True, stop=(said + "§",)))
+    texts: list[object] = []
+    for _ in range(5):
+        turn = engine.step()
+        assert turn is not None
+        texts += turn.texts
+    assert not texts
+    engine.cancel(1)
+    turn = engine.step()
+    assert turn is not None
+    (record,), (delta,) = turn.finished, turn.texts
+    assert record.output
+    assert said.startswith(record.output)
+    assert delta.text == record.output

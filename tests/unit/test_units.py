@@ -30,7 +30,7 @@ FORMATTERS: tuple[Callable[[float | None], str], ...] = (
     units.ratio,
     units.change,
 )
-FINITE = st.floats(allow_nan=False, allow_infinity=False) | st.integers()
+FINITE = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=False) | st.integers()
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
