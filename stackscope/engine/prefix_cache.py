@@ -197,6 +197,11 @@ class PrefixCache:
         """Length of the longest cached prefix, in whole blocks. Counts nothing and touches nothing."""
         return self._tree.walk(self._whole_blocks(tokens, limit))[1]
 
+    def idle_part(self, tokens: Tokens) -> int:
+        """Cells of the longest cached prefix that no slot pins: of `cells_exclusive`, those that hold it."""
+        node, at = self._tree.walk(self._whole_blocks(tokens, None))
+        return sum(min(each.stop, at) - each.start for each in node.path() if not each.pins)
+
     def match(self, tokens: Tokens, *, limit: int | None = None) -> Match:
         """The longest cached prefix of at most `limit` tokens. Touches it, but does not pin it: see `attach`."""
         key = self._whole_blocks(tokens, limit)

@@ -83,10 +83,11 @@ class Residents:
         free = self.free_cells(running)
         if free is None or not running:
             return True
-        hit = self.cache.peek(sequence.tokens[: sequence.n - 1]) if self._is_on else 0
+        prompt = sequence.tokens[: sequence.n - 1]
+        hit = self.cache.peek(prompt) if self._is_on else 0
         owed = sum([s.n - s.kv for s in running if not s.is_decoding])
         # What is hit cannot be evicted to make room for the rest.
-        free += max(0, self.cache.cells_exclusive() - hit)
+        free += self.cache.cells_exclusive() - (self.cache.idle_part(prompt) if hit > 0 else 0)
         need = sequence.n + 1 - hit
         return admissions([need], free_slots=1, free_cells=free, n_running=len(running), owed_cells=owed) == 1
 

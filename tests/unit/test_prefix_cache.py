@@ -48,6 +48,15 @@ def test_only_whole_blocks_are_kept() -> None:
     assert kept.declined == 0
 
 
+def test_of_a_prefix_the_idle_part_is_what_no_slot_pins() -> None:
+    kept = cache()
+    keep(kept, [*A, *B, *C])
+    assert (kept.idle_part([*A, *B]), kept.cells_exclusive()) == (8, 12)
+    kept.attach(kept.match([*A, *D]), 1)
+    assert (kept.idle_part([*A, *B]), kept.cells_exclusive()) == (4, 8)
+    assert (kept.idle_part([*A, *D]), kept.idle_part(D)) == (0, 0)
+
+
 @pytest.mark.parametrize("kind", ["list", "tuple", "int32", "int64", "strided"])
 def test_tokens_may_come_in_any_integer_sequence(kind: str) -> None:
     tokens = [*A, *B, *C]
