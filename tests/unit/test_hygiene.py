@@ -19,12 +19,13 @@ MOST_LINES_OF_A_FUNCTION: Final = 60
 
 HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "llama_cpp": ("engine/llama.py", "engine/vocabulary.py", "engine/facts.py"),
-    "psutil": ("hardware/host.py",),
+    "psutil": ("hardware/host.py", "hardware/sampler.py"),
+    "textual": ("tui/",),
     "huggingface_hub": ("model/download.py",),
     "jinja2": ("workload/",),
     "zstandard": ("session/", "workload/"),
     "typer": ("cli.py",),
-    "rich": ("commands/", "report/"),
+    "rich": ("commands/", "report/", "tui/"),
     "ctypes": ("engine/", "model/native"),
     "socket": (),
     "urllib": ("model/download.py", "model/hub_files.py"),
@@ -38,7 +39,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
 """Where in the package each of these may be imported; nowhere where there is nothing. A folder ends in a slash."""
 
 LIGHT: Final = ("stackscope.cli", "stackscope.config", "stackscope.records", "stackscope.units", "stackscope.errors")
-HEAVY: Final = ("numpy", "llama_cpp", "rich", "huggingface_hub", "psutil", "scipy")
+HEAVY: Final = ("numpy", "llama_cpp", "rich", "huggingface_hub", "psutil", "scipy", "textual")
 
 NOT_OURS: Final = re.compile(r"pypi\.org|pythonhosted|index-url|find-links|/work/|/root/|\bTODO\b|\bFIXME\b|\bXXX\b")
 

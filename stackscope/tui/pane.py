@@ -1,0 +1,54 @@
+"""What a pane is: from a snapshot, a size and a look to a title, a note in the border, and lines. Nothing is drawn here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.tui.lines import Line
+    from stackscope.tui.look import Look
+
+
+class Size(NamedTuple):
+    """Room inside the border, in cells."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class PaneHelp:
+    """One paragraph, behind F1: what the numbers mean, how they are computed, what would move them."""
+
+    meaning: str
+    formula: str
+    moves: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a pane shows."""
+
+    lines: tuple[Line, ...]
+    """At most as many as fit; each at most as wide as fits."""
+    note: str = ""
+    """Right end of the upper border: the pane's headline."""
+
+
+class Pane(ABC):
+    """One pane of the live screen. Stateless, so that any snapshot can be drawn at any size in any order."""
+
+    id: ClassVar[str]
+    """As in `layout` and in CSS."""
+    title: ClassVar[str]
+    help: ClassVar[PaneHelp]
+
+    @abstractmethod
+    def content(self, snapshot: Snapshot, size: Size, look: Look) -> Content:
+        """The pane at this size. Most important first; a smaller size leaves out what matters least.
+
+        Sizes as small as 1 × 1 must be survived; a width below 20 cells need not be beautiful.
+        """

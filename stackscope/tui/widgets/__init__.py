@@ -1,0 +1,1 @@
+"""Widgets: they paint what pure code has made, and turn keys into messages."""

@@ -1,0 +1,1 @@
+"""The screen: panes as strings, the app without a terminal."""
