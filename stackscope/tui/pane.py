@@ -1,10 +1,12 @@
-"""What a pane is: from a snapshot, a size and a look to a title, a note in the border, and lines. Nothing is drawn here."""
+"""What a pane is: from a snapshot, a size and a look to a note in the border and lines. Nothing is drawn here."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from stackscope.tui.look import UNICODE
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
@@ -28,14 +30,31 @@ class PaneHelp:
     moves: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """All that a pane may look at. Whoever owns the screen makes one for each painting of each pane."""
+
+    snapshot: Snapshot
+    size: Size
+    look: Look = UNICODE
+    selected: int | None = None
+    """Id of the request that is selected. `None`: nobody chose one."""
+    text: str | None = None
+    """What the selected request has generated so far, or its end. `None`: not known, and `text_missing` says why."""
+    text_missing: str = ""
+    """Why there is no text, in words."""
+    is_paused: bool = False
+    """The display stands still; the engine goes on."""
+
+
 @dataclass(frozen=True)
 class Content:
     """What a pane shows."""
 
     lines: tuple[Line, ...]
     """At most as many as fit; each at most as wide as fits."""
-    note: str = ""
-    """Right end of the upper border: the pane's headline."""
+    note: Line = ()
+    """Right end of the upper border: the pane's headline. Never wider than the pane, less what its title takes."""
 
 
 class Pane(ABC):
@@ -47,7 +66,7 @@ class Pane(ABC):
     help: ClassVar[PaneHelp]
 
     @abstractmethod
-    def content(self, snapshot: Snapshot, size: Size, look: Look) -> Content:
+    def content(self, context: Context) -> Content:
         """The pane at this size. Most important first; a smaller size leaves out what matters least.
 
         Sizes as small as 1 × 1 must be survived; a width below 20 cells need not be beautiful.
