@@ -10,6 +10,7 @@ from stackscope.analysis.live.snapshot import (
     Effect,
     Event,
     History,
+    Latency,
     Levels,
     Point,
     RequestView,
