@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from stackscope import units
-from stackscope.engine import sizing
+from stackscope.engine import refusals, sizing
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import supports_offload
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
@@ -17,7 +16,6 @@ from stackscope.toggles import Setting, ToggleKind, changed_fields, kind_of_chan
 
 if TYPE_CHECKING:
     from stackscope.engine.loop import Engine
-    from stackscope.records import ModelSummary
     from stackscope.toggles import EngineConfig
 
 
@@ -26,31 +24,9 @@ By: TypeAlias = Literal["user", "plan", "engine"]
 
 
 def refusal(config: EngineConfig, backend: Backend) -> str | None:
-    """Why this configuration cannot run on these models. `None`: it can."""
-    if config.speculation == "mtp":
-        return (
-            "Multi-token prediction needs a model with MTP heads and a context of its own, which this engine has not."
-        )
-    if config.speculation == "draft" and config.draft_model is None:
-        return "Speculation by draft model needs a draft model: give one with --draft."
-    if config.speculation != "off" and backend.trim_refusal is not None:
-        return f"Speculation must take back rejected tokens, but {backend.trim_refusal}."
-    if config.speculation == "draft" and backend.draft_refusal is not None:
-        return f"The draft model must take back rejected tokens, but {backend.draft_refusal}."
-    if config.prefix_cache and backend.trim_refusal is not None:
-        return f"The prefix cache reuses parts of a sequence, but {backend.trim_refusal}."
-    return window_refusal(config, backend.spec)
-
-
-def window_refusal(config: EngineConfig, spec: ModelSummary) -> str | None:
-    """Sliding-window layers without full-size caches drop the cells that a prefix would need."""
-    windows = [layer.window for layer in spec.layers if layer.window is not None]
-    if not (config.prefix_cache and windows and not config.swa_full):
-        return None
-    cell = sizing.kv_bytes_per_cell(config, spec)
-    return (
-        f"The prefix cache cannot reuse prefixes of {len(windows)} sliding-window layers that keep only the last "
-        f"{max(windows)} tokens; --swa-full keeps them, at {units.data_size(cell)} per cell over all layers."
+    """Why this configuration cannot run on the models that are loaded. `None`: it can."""
+    return refusals.refusal(
+        config, backend.spec, target_cannot=backend.trim_refusal, draft_cannot=backend.draft_refusal
     )
 
 
