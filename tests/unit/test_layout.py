@@ -1,0 +1,30 @@
+"""What is where at the sizes that people have."""
+
+from __future__ import annotations
+
+from stackscope.tui.layout import PANES, SHORT_NAMES, Region, arranged
+
+
+def test_a_small_terminal_shows_first_what_matters_most() -> None:
+    layout = arranged(80, 24)
+    assert layout.pages[0] == ("anatomy", "acceptance", "throughput")
+    assert layout.regions["anatomy"] == Region(0, 8, 80, 7)
+    assert layout.regions["event"] == Region(0, 22, 80, 1)
+    assert ("requests", "text") in layout.pages
+
+
+def test_a_usual_terminal_shows_all_but_the_requests_at_once() -> None:
+    layout = arranged(120, 40)
+    assert [set(PANES) - set(layout.pages[0]), *layout.pages[1:]] == [{"requests", "text"}, ("requests", "text")]
+    assert {layout.regions[name].y for name in ("acceptance", "prefix", "bandwidth")} == {17}
+    assert "event" not in layout.regions
+
+
+def test_a_large_terminal_shows_everything() -> None:
+    layout = arranged(200, 60)
+    assert len(layout.pages) == 1
+    assert "tabs" not in layout.regions
+
+
+def test_every_pane_has_a_name_for_the_line_of_pages() -> None:
+    assert SHORT_NAMES.keys() == set(PANES)
