@@ -126,6 +126,17 @@ def duration(duration_ns: Number | None) -> str:
     return sign + _clock_time(int(magnitude))
 
 
+def clock(at_ns: int | None) -> str:
+    """An instant of the session since its origin, as on a clock, by whole seconds: `0:07`, `12:05`, `1:02:03`."""
+    if at_ns is None:
+        return UNKNOWN
+    seconds = max(at_ns, 0) // 10**9
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours > 0:
+        return f"{hours}:{minutes % 60:02d}:{seconds % 60:02d}"
+    return f"{minutes}:{seconds % 60:02d}"
+
+
 def percent(fraction: Number | None) -> str:
     """A fraction as a percentage: `6.97 %`, `99.5 %`, `<0.01 %`; what just falls short of the whole is `>99.9 %`."""
     if not is_known(fraction):

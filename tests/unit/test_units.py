@@ -187,3 +187,10 @@ def _nanoseconds(text: str) -> float:
 def test_things_are_counted_with_their_name() -> None:
     assert [units.counted(n, "step") for n in (0, 1, 2_000, None)] == ["0 steps", "1 step", "2,000 steps", "- steps"]
     assert units.counted(2, "entry", "entries") == "2 entries"
+
+
+def test_instants_are_told_as_on_a_clock() -> None:
+    shown = [units.clock(seconds * 10**9) for seconds in (0, 7, 60, 725, 3_599, 3_600, 3_723, 360_000)]
+    assert shown == ["0:00", "0:07", "1:00", "12:05", "59:59", "1:00:00", "1:02:03", "100:00:00"]
+    assert units.clock(999_999_999) == "0:00"  # an instant has not come before its second is over
+    assert units.clock(None) == "-"
