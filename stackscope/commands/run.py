@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import json
-import platform
-from collections import Counter
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stackscope import units
-from stackscope.analysis.metrics import counts
 from stackscope.analysis.summary import RunSummary
 from stackscope.commands.interrupts import Interrupts
 from stackscope.commands.progress import Progress
 from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
-from stackscope.errors import StackscopeError, ToggleRefusedError, WorkloadError
-from stackscope.hardware.host import look
-from stackscope.model.catalog import bundled_draft, bundled_target, resolve
+from stackscope.errors import StackscopeError
+from stackscope.launch import Failures, header_of, place_of_recording, with_models
 from stackscope.records import RequestRecord
 from stackscope.report import output
 from stackscope.report.text import RunReport, summary
-from stackscope.session.paths import destination
 from stackscope.session.writer import check_destination, open_recording
 from stackscope.workload import check
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
     from stackscope.config import RunOptions
-    from stackscope.session.paths import Destination
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig
 
@@ -42,41 +34,12 @@ SIGNALLED: Final = 128
 LOOK_S: Final = 0.05
 """How often the loop looks for a signal, and the progress line at the clock, while the engine says nothing."""
 
-MOST_FAILURES: Final = 3
-"""Reasons why requests failed that are told; the recording has all of them."""
-
 
 def run(options: RunOptions) -> int:
     """Do what the options ask, print the summary, and return the exit status. Raises `StackscopeError`."""
     facts = check.check(options.workload)
     config = with_models(options.engine)
     return _Session(options, config, facts).run()
-
-
-def with_models(config: EngineConfig) -> EngineConfig:
-    """The configuration with the paths of its models, checked: the bundled pair where none was named."""
-    if config.model:
-        model = str(resolve(config.model))
-        draft = None if config.draft_model is None else str(resolve(config.draft_model))
-    else:
-        model = str(bundled_target())
-        draft = str(bundled_draft()) if config.draft_model is None else str(resolve(config.draft_model))
-    if config.speculation == "draft" and draft is None:
-        raise ToggleRefusedError("Speculation by draft model needs a draft model.", remedy="Give one with --draft.")
-    return msgspec.structs.replace(config, model=model, draft_model=draft)
-
-
-def _destination(options: RunOptions, config: EngineConfig) -> Destination | None:
-    """Where to record. `None`: not at all."""
-    if not options.output.record:
-        return None
-    workload = options.workload
-    return destination(
-        options.output.record_path,
-        started=datetime.now().astimezone(),
-        workload=workload.name or Path(workload.path or "").stem,
-        model=Path(config.model).stem,
-    )
 
 
 class _Session:
@@ -88,9 +51,10 @@ class _Session:
         self._facts = facts
         self._summary = RunSummary()
         self._notes: list[str] = []
-        self._failures: Counter[str] = Counter()
-        """Why requests failed, and how many."""
-        self._destination = _destination(options, config)
+        self._failures = Failures()
+        self._destination = place_of_recording(
+            options.output, options.workload, config, started=datetime.now().astimezone()
+        )
         self._recorder: SessionWriter | None = None
         self._interrupts = Interrupts()
 
@@ -111,7 +75,7 @@ class _Session:
                     raise
                 failure = error
         self._report(process)
-        failure = failure or process.recording_failure or self._only_failures()
+        failure = failure or process.recording_failure or self._failures.only()
         if failure is not None:
             raise failure
         received = self._interrupts.received
@@ -123,9 +87,7 @@ class _Session:
         assert ready is not None
         if ready.note is not None:
             self._notes.append(ready.note)
-        workload = self._options.workload
-        header = process.compose_header(host=platform.node(), device=look().processor or platform.machine())
-        header = msgspec.structs.replace(header, workload=check.header(workload, self._facts))
+        header = header_of(process, self._options.workload, self._facts)
         if self._destination is not None:
             self._recorder = open_recording(self._destination, header)
         self._summary.write(header)
@@ -149,25 +111,15 @@ class _Session:
             elif not isinstance(item, wire.Message):
                 self._summary.write(item)
                 progress.take(item)
-                if isinstance(item, RequestRecord) and item.error is not None:
-                    self._failures[item.error] += 1
-
-    def _only_failures(self) -> StackscopeError | None:
-        """The failure of a run in which not one request could run. `None`: it was another run."""
-        if not self._failures or set(self._summary.result()[counts.Requests] or {}) != {"error"}:
-            return None
-        reason, _ = self._failures.most_common(1)[0]
-        requests = units.counted(self._failures.total(), "request")
-        return WorkloadError(
-            f"None of {requests} could run: {reason}", remedy="Change the workload, or give a larger --context."
-        )
+                if isinstance(item, RequestRecord):
+                    self._failures.take(item)
 
     def _report(self, process: EngineProcess) -> None:
         recording = None if self._recorder is None else self._recorder.path
         result = self._summary.result()
         header = process.header
         assert header is not None
-        notes = [*self._notes, *self._told_failures()]
+        notes = [*self._notes, *self._failures.told()]
         if not self._options.output.json:
             report = RunReport(
                 result=result,
@@ -192,14 +144,8 @@ class _Session:
             "config": msgspec.to_builtins(header.config),
             "recording": None if recording is None else str(recording),
             "interrupted": self._interrupts.received is not None,
-            "failures": dict(self._failures),
+            "failures": dict(self._failures.reasons),
             "notes": notes,
             **result.to_dict(),
         }
         output.write(json.dumps(document, allow_nan=False) + "\n")
-
-    def _told_failures(self) -> list[str]:
-        """Why requests failed, the commonest reasons first."""
-        told = [f"{units.counted(n, 'request')} failed: {why}" for why, n in self._failures.most_common(MOST_FAILURES)]
-        n_more = len(self._failures) - len(told)
-        return told if n_more <= 0 else [*told, f"Requests failed for {units.counted(n_more, 'other reason')}."]

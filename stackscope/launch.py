@@ -1,0 +1,98 @@
+"""What every way of running the engine needs around it: its models, its header, where it records, how it failed."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope import units
+from stackscope.errors import StackscopeError, ToggleRefusedError, WorkloadError
+from stackscope.model.catalog import bundled_draft, bundled_target, resolve
+from stackscope.session.paths import destination
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from stackscope.engine.process import EngineProcess
+    from stackscope.options import OutputOptions
+    from stackscope.records import Header, RequestRecord
+    from stackscope.session.paths import Destination
+    from stackscope.toggles import EngineConfig
+    from stackscope.workload.check import WorkloadFacts
+    from stackscope.workload.spec import WorkloadSpec
+
+MOST_FAILURES: Final = 3
+"""Reasons why requests failed that are told; the recording has all of them."""
+
+
+def with_models(config: EngineConfig) -> EngineConfig:
+    """The configuration with the paths of its models, checked: the bundled pair where none was named."""
+    if config.model:
+        model = str(resolve(config.model))
+        draft = None if config.draft_model is None else str(resolve(config.draft_model))
+    else:
+        model = str(bundled_target())
+        draft = str(bundled_draft()) if config.draft_model is None else str(resolve(config.draft_model))
+    if config.speculation == "draft" and draft is None:
+        raise ToggleRefusedError("Speculation by draft model needs a draft model.", remedy="Give one with --draft.")
+    return msgspec.structs.replace(config, model=model, draft_model=draft)
+
+
+def place_of_recording(
+    output: OutputOptions, workload: WorkloadSpec, config: EngineConfig, *, started: datetime
+) -> Destination | None:
+    """Where to record. `None`: not at all."""
+    if not output.record:
+        return None
+    return destination(
+        output.record_path,
+        started=started,
+        workload=workload.name or Path(workload.path or "").stem,
+        model=Path(config.model).stem,
+    )
+
+
+def header_of(process: EngineProcess, workload: WorkloadSpec, facts: WorkloadFacts) -> Header:
+    """The header of a session with an engine that is ready."""
+    # Imported late: a screen asks for models and places before it shows anything, and for this once it does.
+    from stackscope.hardware.host import processor_name
+    from stackscope.workload import check
+
+    header = process.compose_header(host=platform.node(), device=processor_name() or platform.machine())
+    return msgspec.structs.replace(header, workload=check.header(workload, facts))
+
+
+class Failures:
+    """Why requests failed, and how many."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self._is_any_served = False
+
+    def take(self, request: RequestRecord) -> None:
+        """Note a request that has ended."""
+        if request.error is not None:
+            self.reasons[request.error] += 1
+        if request.finish_reason != "error":
+            self._is_any_served = True
+
+    def told(self) -> list[str]:
+        """Sentences for people, the commonest reasons first."""
+        most = self.reasons.most_common(MOST_FAILURES)
+        told = [f"{units.counted(n, 'request')} failed: {why}" for why, n in most]
+        n_more = len(self.reasons) - len(told)
+        return told if n_more <= 0 else [*told, f"Requests failed for {units.counted(n_more, 'other reason')}."]
+
+    def only(self) -> StackscopeError | None:
+        """The failure of a run in which not one request could run. `None`: it was another run."""
+        if not self.reasons or self._is_any_served:
+            return None
+        reason, _ = self.reasons.most_common(1)[0]
+        requests = units.counted(self.reasons.total(), "request")
+        return WorkloadError(
+            f"None of {requests} could run: {reason}", remedy="Change the workload, or give a larger --context."
+        )
