@@ -179,19 +179,25 @@ class Ledger:
             rows += new
             outputs += slot.outputs
         if step.ubatches:
-            return self._counted(spans, rows, outputs, step.ubatches)
-        return self._counted(spans, rows, outputs, (Ubatch(rows, outputs),))
+            return self.count_spans(spans, rows, outputs, step.ubatches)
+        return self.count_spans(spans, rows, outputs, (Ubatch(rows, outputs),))
 
     def count_draft(self, forwards: Iterable[DraftForward]) -> Work:
         """The work of forwards of a draft model."""
-        work = WorkSum()
+        spans: list[tuple[int, int]] = []
+        passes: list[Ubatch] = []
+        rows = outputs = 0
         for forward in forwards:
             if forward.spans:
-                rows = sum([new for _, new in forward.spans])
-                work.add(self._counted(forward.spans, rows, forward.outputs, forward.passes))
-        return work.total
+                spans += forward.spans
+                passes += forward.passes
+                rows += sum([new for _, new in forward.spans])
+                outputs += forward.outputs
+        return self.count_spans(spans, rows, outputs, passes) if passes else NO_WORK
 
-    def _counted(self, spans: Sequence[tuple[int, int]], rows: int, outputs: int, passes: Iterable[Ubatch]) -> Work:
+    def count_spans(self, spans: Sequence[tuple[int, int]], rows: int, outputs: int, passes: Iterable[Ubatch]) -> Work:
+        """The work of forwards taken together: (cached, new) tokens of every sequence in each, their rows and outputs
+        summed, and all their passes."""
         n_passes = output_passes = 0
         experts = output_experts = 0.0
         for one in passes:

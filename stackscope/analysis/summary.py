@@ -10,8 +10,9 @@ import msgspec
 
 from stackscope.analysis.account import NOTHING, Account
 from stackscope.analysis.distribution import Spread
-from stackscope.analysis.ledger import Ledger, WorkSum
-from stackscope.analysis.metrics.base import CAPABILITIES, Figures, Metric, ServiceLimits
+from stackscope.analysis.ledger import WorkSum
+from stackscope.analysis.ledgers import UNPRICED, Ledgers, Pricing
+from stackscope.analysis.metrics.base import Figures, Metric, ServiceLimits, unknown_needs
 from stackscope.analysis.metrics.catalogue import METRICS
 from stackscope.analysis.totals import EventTotals, RequestTotals, StepTotals
 from stackscope.records import ConfigEvent, Footer, Header, RequestRecord, StepRecord
@@ -19,8 +20,8 @@ from stackscope.records import ConfigEvent, Footer, Header, RequestRecord, StepR
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stackscope.records import AnyRecord, ModelSummary
-    from stackscope.toggles import EngineConfig, KvType
+    from stackscope.records import AnyRecord
+    from stackscope.toggles import EngineConfig
 
 T = TypeVar("T")
 
@@ -32,8 +33,7 @@ class _Epoch:
     number: int
     began_ns: int
     config: EngineConfig | None = None
-    ledger: Ledger | None = None
-    draft_ledger: Ledger | None = None
+    pricing: Pricing = UNPRICED
     steps: StepTotals = field(default_factory=StepTotals)
     requests: RequestTotals = field(default_factory=RequestTotals)
     events: EventTotals = field(default_factory=EventTotals)
@@ -42,22 +42,23 @@ class _Epoch:
     draft_work: WorkSum = field(default_factory=WorkSum)
 
     def add(self, step: StepRecord, idle_ns: int) -> None:
-        self.steps.add(step, idle_ns=idle_ns, threads=None if self.config is None else self.config.threads)
-        if self.ledger is not None and not step.aborted:
-            self.work.add(self.ledger.count(step))
-        if self.draft_ledger is not None and step.draft:
-            self.draft_work.add(self.draft_ledger.count_draft(step.draft))
+        pricing = self.pricing
+        self.steps.add(step, idle_ns=idle_ns, threads=pricing.threads)
+        if pricing.target is not None and not step.aborted:
+            self.work.add(pricing.target.count(step))
+        if pricing.draft is not None and step.draft:
+            self.draft_work.add(pricing.draft.count_draft(step.draft))
 
     @property
     def target(self) -> Account | None:
-        if self.ledger is not None:
-            return self.ledger.price(self.work.total)
+        if self.pricing.target is not None:
+            return self.pricing.target.price(self.work.total)
         return NOTHING if self.steps.work.forwards == 0 else None
 
     @property
     def draft(self) -> Account | None:
-        if self.draft_ledger is not None:
-            return self.draft_ledger.price(self.draft_work.total)
+        if self.pricing.draft is not None:
+            return self.pricing.draft.price(self.draft_work.total)
         return NOTHING if self.steps.draft_forwards == 0 else None
 
 
@@ -144,11 +145,7 @@ class RunSummary:
         self._warmup_ns = warmup_ns
         self._warmup_steps = self._warmup_requests = 0
         self._header: Header | None = None
-        self._model: ModelSummary | None = None
-        self._draft: ModelSummary | None = None
-        self._draft_name: str | None = None
-        """What the configuration calls the draft model whose geometry is known."""
-        self._ledgers: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger]] = []
+        self._ledgers = Ledgers()
         self._epoch = _Epoch(0, 0)
         self._epochs = {0: self._epoch}
         self._requests = RequestTotals()
@@ -187,7 +184,7 @@ class RunSummary:
             warmup_ns=self._warmup_ns,
             warmup_steps=self._warmup_steps,
             warmup_requests=self._warmup_requests,
-            not_modelled=tuple(sorted({what for _, ledger in self._ledgers for what in ledger.not_modelled})),
+            not_modelled=self._ledgers.not_modelled,
             ended=self._ended,
         )
 
@@ -197,43 +194,17 @@ class RunSummary:
 
     def _begin(self, header: Header) -> None:
         self._header = header
-        self._model = header.model
-        if header.draft_model is not None:
-            self._draft = header.draft_model
-            self._draft_name = header.draft_model.path if header.config is None else header.config.draft_model
-        self._configure(self._epoch, header.config)
-
-    def _configure(self, epoch: _Epoch, config: EngineConfig | None) -> None:
-        """Give an epoch its configuration and the ledgers that price its work, as far as they are known."""
-        epoch.config = config
-        if config is None:
-            return
-        if self._model is not None:
-            epoch.ledger = self._ledger(self._model, config)
-        if self._draft is not None and config.draft_model == self._draft_name:
-            epoch.draft_ledger = self._ledger(self._draft, config)
-
-    def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger:
-        """The ledger of a model, shared by all epochs that need the same one."""
-        key = (model, config.kv_type_k, config.kv_type_v)
-        for known, ledger in self._ledgers:
-            if known == key:
-                return ledger
-        ledger = Ledger(*key)
-        self._ledgers.append((key, ledger))
-        return ledger
+        self._epoch.config = header.config
+        self._epoch.pricing = self._ledgers.begin(header)
 
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
             self._epoch.events.add(event)
             return
-        if event.model is not None:
-            self._model = event.model
-        if event.config is not None and "draft_model" in event.changes:
-            self._draft, self._draft_name = event.draft_model, event.config.draft_model
         epoch = self._epochs.setdefault(event.epoch, _Epoch(event.epoch, event.at_ns))
         epoch.events.add(event)
-        self._configure(epoch, event.config)
+        epoch.config = event.config
+        epoch.pricing = self._ledgers.change(event)
         self._epoch = epoch
 
     def _add_step(self, step: StepRecord) -> None:
@@ -280,9 +251,7 @@ class RunSummary:
         return EpochSummary(values, number=epoch.number, began_ns=epoch.began_ns, config=epoch.config)
 
     def _values(self, figures: Figures) -> dict[str, object]:
-        known = frozenset() if self._header is None else frozenset(self._header.capabilities)
-        # A header without capabilities makes no statement about them.
-        unknown = CAPABILITIES - known if known else frozenset()
+        unknown = unknown_needs(self._header)
         return {m.tag: None if unknown.intersection(m.needs) else m.compute(figures) for m in METRICS}
 
 

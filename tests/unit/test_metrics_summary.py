@@ -130,8 +130,8 @@ def test_the_draft_model_is_known_as_long_as_it_is_the_same() -> None:
     drafting = step(decode(0, cached=1), draft=(), n=0)
     other = msgspec.structs.replace(config, draft_model="other.gguf")
     run = summed([header, drafting, change(1, other, at_ns=MS, kind="rebuild")])
-    assert run._epochs[0].draft_ledger is not None
-    assert run._epochs[1].draft_ledger is None
+    assert run._epochs[0].pricing.draft is not None
+    assert run._epochs[1].pricing.draft is None
 
 
 def test_steps_of_an_epoch_whose_event_was_lost_have_unknown_cost() -> None:

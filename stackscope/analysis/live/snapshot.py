@@ -171,12 +171,15 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """`None`: not known before its prefill is done."""
     prefilled: int
     """Prompt tokens in the cache so far, hits included."""
-    hit_tokens: int
+    hit_tokens: int | None
+    """`None`: not known, because it was prefilled before the first record."""
     output_tokens: int
     drafted: int
     accepted: int
     age_ns: int
     """Since it was first seen in a slot."""
+    is_partial: bool = False
+    """It was in flight before the first record: its tokens and drafts are counted since then."""
     finished: FinishReason | None = None
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stackscope.analysis.account import Account
     from stackscope.analysis.distribution import Spread
     from stackscope.analysis.totals import EventTotals, RequestTotals, StepTotals
-    from stackscope.records import RequestRecord
+    from stackscope.records import Header, RequestRecord
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -19,6 +19,17 @@ Need: TypeAlias = Literal[
 ]
 CAPABILITIES: Final[frozenset[Need]] = frozenset({"phases", "cpu", "prefix_cache", "acceptance", "slots"})
 """Needs that a source declares in its header. The others show in the records themselves."""
+
+
+def unknown_needs(header: Header | None) -> frozenset[Need]:
+    """What the source of a session cannot know, by its header.
+
+    A header without capabilities makes no statement about them; but whoever reads another program's figures knows only
+    what it names.
+    """
+    if header is None or not (header.capabilities or header.source == "attach"):
+        return frozenset()
+    return CAPABILITIES - frozenset(header.capabilities)
 
 
 @dataclass(frozen=True, kw_only=True)
