@@ -20,13 +20,14 @@ MOST_LINES_OF_A_FUNCTION: Final = 60
 HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "llama_cpp": ("engine/llama.py", "engine/vocabulary.py", "engine/facts.py"),
     "psutil": ("hardware/host.py", "hardware/sampler.py"),
+    "pynvml": ("hardware/nvml",),
     "textual": ("tui/",),
     "huggingface_hub": ("model/download.py",),
     "jinja2": ("workload/",),
     "zstandard": ("session/", "workload/"),
     "typer": ("cli.py",),
     "rich": ("commands/", "report/", "tui/"),
-    "ctypes": ("engine/", "model/native"),
+    "ctypes": ("engine/", "hardware/nvml.py", "model/native"),
     "socket": (),
     "urllib": ("model/download.py", "model/hub_files.py"),
     "http": ("model/download.py",),
@@ -39,7 +40,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
 """Where in the package each of these may be imported; nowhere where there is nothing. A folder ends in a slash."""
 
 LIGHT: Final = ("stackscope.cli", "stackscope.config", "stackscope.records", "stackscope.units", "stackscope.errors")
-HEAVY: Final = ("numpy", "llama_cpp", "rich", "huggingface_hub", "psutil", "scipy", "textual")
+HEAVY: Final = ("numpy", "llama_cpp", "rich", "huggingface_hub", "psutil", "pynvml", "scipy", "textual")
 
 NOT_OURS: Final = re.compile(r"pypi\.org|pythonhosted|index-url|find-links|/work/|/root/|\bTODO\b|\bFIXME\b|\bXXX\b")
 
