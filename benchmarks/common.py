@@ -1,12 +1,10 @@
-"""What the benchmarks share: ratios with their intervals, whether the machine was quiet, and tables."""
+"""What the benchmarks share: ratios with their intervals, rounds that were quiet, and tables."""
 
 from __future__ import annotations
 
 import math
 import os
 import platform
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,17 +14,14 @@ from scipy import stats
 
 from stackscope import __version__, units
 from stackscope.hardware.host import look
+from stackscope.hardware.quiet import QUIET_SHARE, pressure
 from stackscope.model.catalog import bundled_target
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CONFIDENCE = 0.95
-
-QUIET_SHARE = 0.03
-"""A round counts when processes that are no part of the benchmark, and the hypervisor, took less than this of one CPU's
-time during it. Declared beforehand, and blind to what was measured."""
 
 
 class Interval(NamedTuple):
@@ -122,64 +117,6 @@ def quiet_rounds(rounds: Sequence[Round]) -> tuple[list[Round], bool]:
     """(rounds to judge by, whether they were quiet): the quiet ones if there are two, else all."""
     quiet = [each for each in rounds if each.is_quiet]
     return (quiet, True) if len(quiet) >= 2 else (list(rounds), False)
-
-
-class Machine:
-    """Watches how much CPU time goes to processes that are no part of the benchmark."""
-
-    def __init__(self, pids: Sequence[int], proc: Path = Path("/proc")) -> None:
-        """`pids` are the benchmark's processes beside this one."""
-        self._pids = tuple(pids)
-        self._proc = proc
-        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-
-    def watch(self, work: Callable[[], None]) -> float | None:
-        """Do some work; share of one CPU that others took meanwhile. `None`: this system does not say."""
-        before, begun_ns = self.foreign_ticks(), time.monotonic_ns()
-        work()
-        after, ended_ns = self.foreign_ticks(), time.monotonic_ns()
-        if before is None or after is None:
-            return None
-        # Two clocks that tick by 10 ms can differ by one, in either direction.
-        return max(0, after - before) * self._tick_ns / (ended_ns - begun_ns)
-
-    def foreign_ticks(self) -> int | None:
-        """CPU time that was not ours since the machine started, in ticks. `None`: this system does not say."""
-        try:
-            spent = machine_ticks((self._proc / "stat").read_text())
-            own = process_ticks((self._proc / "self" / "stat").read_text(), with_ended=True)
-        except OSError:
-            return None
-        for pid in self._pids:
-            with suppress(OSError):  # One that has ended is among this process's ended children.
-                own += process_ticks((self._proc / str(pid) / "stat").read_text())
-        return spent - own
-
-
-def machine_ticks(stat: str) -> int:
-    """CPU time of all processes, and what the hypervisor took, from /proc/stat, in ticks."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = [int(x) for x in stat.split("\n", 1)[0].split()[1:9]]
-    return user + nice + system + irq + softirq + steal
-
-
-def process_ticks(stat: str, *, with_ended: bool = False) -> int:
-    """CPU time of one process, its threads included, from /proc/PID/stat, in ticks.
-
-    `with_ended` adds that of its children that have ended and been waited for.
-    """
-    # Its name stands in brackets, and may hold spaces and brackets itself.
-    fields = stat.rsplit(") ", 1)[1].split()
-    return sum(int(ticks) for ticks in fields[11 : 15 if with_ended else 13])
-
-
-def pressure(text: str) -> float | None:
-    """Share of the last ten seconds in which some task waited for a CPU, in per cent, from /proc/pressure/cpu."""
-    for line in text.splitlines():
-        kind, *fields = line.split()
-        if kind == "some":
-            averages = dict(field.split("=", 1) for field in fields)
-            return float(averages["avg10"])
-    return None
 
 
 def state() -> str:

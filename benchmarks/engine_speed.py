@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks.arms import PROMPT_TOKENS, EngineArm, bare_arm, config_for, recorded_in, step_arm
 from benchmarks.common import (
-    QUIET_SHARE,
-    Machine,
     Round,
     default_models,
     machine,
@@ -38,6 +36,7 @@ from benchmarks.common import (
     verdict,
 )
 from benchmarks.lockstep import Ask
+from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +79,7 @@ def block_of(batch: int, bare_ns: int, seconds: float) -> Ask:
     return Ask(batch, min(max(steps, FEWEST_STEPS), MOST_STEPS))
 
 
-def one_round(arms: dict[str, Arm], ask: Ask, order: random.Random, generation: int, watcher: Machine) -> Round:
+def one_round(arms: dict[str, Arm], ask: Ask, order: random.Random, generation: int, watcher: Neighbours) -> Round:
     spent_ns = dict.fromkeys(arms, 0)
 
     def work() -> None:
@@ -104,7 +103,7 @@ def measure(
     expected = [arms[name].run(batch.ask).digest for name in (BARE, LOOP)]
     engine.run(batch.ask)
     n_known = len(engine.digests)
-    watcher = Machine([arm.pid for arm in arms.values()])
+    watcher = Neighbours([arm.pid for arm in arms.values()])
     n_quiet = 0
     for _ in range(args.rounds * args.tries):
         done = one_round(arms, batch.ask, order, generation, watcher)

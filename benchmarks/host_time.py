@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING
 from scipy import stats
 
 from benchmarks.arms import EngineArm, config_for, recorded_in, step_arm
-from benchmarks.common import QUIET_SHARE, Interval, Machine, machine, mean_interval, state, table, verdict
+from benchmarks.common import Interval, machine, mean_interval, state, table, verdict
 from benchmarks.lockstep import Ask, decode_steps
+from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
 from stackscope.model.catalog import bundled_target
 from stackscope.records import Phases
 
@@ -91,7 +92,7 @@ def decode_rounds(config: EngineConfig, args: argparse.Namespace, batches: Seque
         engine = EngineArm("engine", config, is_repeating=False, open_recorder=recorded_in(Path(folder)))
         arms: list[Arm] = [stack.enter_context(engine), stack.enter_context(step_arm(config, is_repeating=False))]
         blocks = [(arm, Ask(batch, args.steps)) for arm in arms for batch in batches]
-        watcher = Machine([arm.pid for arm in arms])
+        watcher = Neighbours([arm.pid for arm in arms])
         for arm, ask in blocks:
             arm.run(ask)
         n_quiet = 0
@@ -157,7 +158,7 @@ def prefill_steps(config: EngineConfig, args: argparse.Namespace) -> tuple[list[
         )
         with engine:
             engine.run(Ask(1, 1))
-            watcher = Machine([engine.pid])
+            watcher = Neighbours([engine.pid])
 
             def work() -> None:
                 for chunk in order.sample(CHUNKS, len(CHUNKS)):

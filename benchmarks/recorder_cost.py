@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks.arms import EngineArm, config_for
 from benchmarks.common import (
-    QUIET_SHARE,
-    Machine,
     Round,
     machine,
     palindrome,
@@ -40,6 +38,7 @@ from benchmarks.lockstep import Ask
 from stackscope.analysis.summary import RunSummary
 from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
+from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
 from stackscope.model.catalog import bundled_target
 from stackscope.records import Footer, StepRecord
 from stackscope.session.writer import FLUSH_NS, SessionWriter
@@ -132,7 +131,7 @@ def switched_rounds(config: EngineConfig, batch: int, args: argparse.Namespace) 
     with TemporaryDirectory() as folder:
         run = SwitchedRun(config, Path(folder))
         with run.arm:
-            watcher = Machine([run.arm.pid])
+            watcher = Neighbours([run.arm.pid])
             run.stretch(ask, is_on=True, seconds=args.seconds / 4)
             n_quiet = 0
             while n_quiet < args.rounds and len(rounds) < args.rounds * args.tries:
@@ -205,7 +204,7 @@ def recorded_run(config: EngineConfig, batch: int, seconds: float, folder: Path)
                 elif isinstance(item, Footer):
                     footers.append(item)
 
-        foreign = Machine([process.pid]).watch(follow)
+        foreign = Neighbours([process.pid]).watch(follow)
         parent_ns = time.process_time_ns() - begun_ns
     if process.recording_failure is not None:
         raise process.recording_failure
