@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from stackscope.records.base import Record
+from stackscope.records.ceilings import Ceiling, Ceilings
 from stackscope.records.hardware import GpuSample, HardwareSample
 from stackscope.records.model import LayerSummary, ModelSummary, TensorClass
 from stackscope.records.steps import (
@@ -32,6 +33,8 @@ __all__ = [
     "SCHEMA_VERSION",
     "AnyRecord",
     "CacheCounters",
+    "Ceiling",
+    "Ceilings",
     "ConfigEvent",
     "DraftForward",
     "Emission",
@@ -170,6 +173,8 @@ class Header(Record, frozen=True, kw_only=True, omit_defaults=True, tag="header"
     capabilities: tuple[str, ...] = ()
     """What this source can know, e.g. `phases`, `cpu`, `prefix_cache`, `acceptance`."""
     records_text: bool = False
+    ceilings: Ceilings | None = None
+    """What this machine does at most with this target and configuration. `None`: not measured."""
 
 
 class Footer(Record, frozen=True, kw_only=True, omit_defaults=True, tag="footer", gc=False):
