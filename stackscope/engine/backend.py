@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stackscope.engine import sizing
 from stackscope.engine.llama import Context, Model, supports_offload
+from stackscope.engine.memory import Memory
 from stackscope.engine.openmp import usable_cores
-from stackscope.engine.prefix_cache import Copy, CopyWhole, SeqOp, Trim
-from stackscope.errors import EngineError, ToggleRefusedError
+from stackscope.errors import ToggleRefusedError
 from stackscope.model.spec import load_spec
 from stackscope.model.tokens import tokenizer_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from stackscope.engine.abort import AbortFlag
     from stackscope.records import ModelSummary
@@ -28,91 +28,6 @@ if TYPE_CHECKING:
 
 ModelKey: TypeAlias = tuple[str, int, int, str, tuple[float, ...]]
 """A file, and where its layers were put."""
-
-
-class Memory:
-    """The KV of target and draft context, with the same sequence ids in both.
-
-    The draft's copy of a sequence may be shorter: `draft_length[id]` positions of it are valid. Operations that the
-    prefix cache asks for are replayed on the draft as far as it goes.
-    """
-
-    def __init__(self, target: Context, draft: Context | None, *, kv_cell_bytes: int, draft_cell_bytes: int) -> None:
-        self._target = target
-        self._draft = draft
-        self._kv_cell_bytes = kv_cell_bytes
-        self._draft_cell_bytes = draft_cell_bytes
-        self.draft_length = [0] * target.size.n_seq_max
-        self.length = [0] * target.size.n_seq_max
-        """Valid positions in the target, of cached paths and slots alike."""
-        self.copied_bytes = 0
-        """KV bytes really copied so far (split KV)."""
-
-    def apply(self, ops: Iterable[SeqOp]) -> None:
-        """Execute operations of the prefix cache, in order."""
-        for op in ops:
-            if isinstance(op, Copy):
-                self._share(op)
-            elif isinstance(op, CopyWhole):
-                self._copy_whole(op)
-            else:
-                assert isinstance(op, Trim)
-                self.trim(op.sequence, op.start)
-
-    def _share(self, op: Copy) -> None:
-        self._target.copy(op.source, op.target, op.start, op.stop)
-        self.length[op.target] = op.stop
-        if self._draft is not None and self.draft_length[op.target] >= op.start:
-            stop = min(op.stop, self.draft_length[op.source])
-            if stop > op.start:
-                self._draft.copy(op.source, op.target, op.start, stop)
-                self.draft_length[op.target] = stop
-
-    def _copy_whole(self, op: CopyWhole) -> None:
-        held = self.length[op.source]
-        self._target.copy(op.source, op.target, -1, -1)
-        self.length[op.target] = held
-        self.copied_bytes += held * self._kv_cell_bytes
-        if self._draft is not None:
-            self._draft.copy(op.source, op.target, -1, -1)
-            self.draft_length[op.target] = self.draft_length[op.source]
-            self.copied_bytes += self.draft_length[op.source] * self._draft_cell_bytes
-        self.trim(op.target, op.length)
-
-    def trim(self, sequence: int, start: int) -> None:
-        """Forget positions from `start` on, in both contexts. Raises `EngineError` when the memory cannot."""
-        if not self._target.remove(sequence, start):
-            raise EngineError(
-                f"This model's memory cannot forget a part of sequence {sequence}.",
-                remedy="Switch speculation and the prefix cache off for it.",
-            )
-        self.length[sequence] = min(self.length[sequence], start)
-        self.trim_draft(sequence, start)
-
-    def trim_draft(self, sequence: int, start: int) -> None:
-        """Forget positions from `start` on in the draft context, if it goes that far."""
-        if self._draft is not None and self.draft_length[sequence] > start:
-            if not self._draft.remove(sequence, start):
-                raise EngineError(
-                    "The draft model's memory cannot forget rejected tokens.", remedy="Use another draft."
-                )
-            self.draft_length[sequence] = start
-
-    def first_position(self, sequence: int) -> int:
-        """First position that every layer of the target still holds of a sequence; -1 when it holds none."""
-        return self._target.range_of(sequence).first
-
-    def forget_unrecorded(self, sequence: int, start: int) -> bool:
-        """After a failed or aborted forward: remove whatever it left beyond `start`, recorded or not.
-
-        False: it cannot be removed, so that all of the sequence must be.
-        """
-        self.length[sequence] = min(self.length[sequence], start)
-        return self._target.remove(sequence, start)
-
-    def forget_draft_unrecorded(self, sequence: int) -> None:
-        if self._draft is not None:
-            self._draft.remove(sequence, self.draft_length[sequence])
 
 
 class Backend:
@@ -162,6 +77,7 @@ class Backend:
             self.draft,
             kv_cell_bytes=sizing.kv_bytes_per_cell(config, self.spec),
             draft_cell_bytes=0 if self.draft_spec is None else sizing.kv_bytes_per_cell(config, self.draft_spec),
+            draft_window=None if self.draft_spec is None else sizing.smallest_window(self.draft_spec),
         )
 
     @property

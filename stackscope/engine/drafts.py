@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
 
 from stackscope.engine.adaptive import adaptive_length
 from stackscope.engine.choose import argmax
@@ -13,11 +15,23 @@ from stackscope.engine.ubatches import split_equal
 from stackscope.records import DraftForward
 
 if TYPE_CHECKING:
-    from stackscope.engine.backend import Memory
     from stackscope.engine.llama import Context
+    from stackscope.engine.memory import Memory
+    from stackscope.engine.residents import Residents
     from stackscope.engine.sequence import Sequence
     from stackscope.records import Ubatch
     from stackscope.toggles import EngineConfig
+
+    Span: TypeAlias = tuple[Sequence, int, int]
+    """A sequence, the tokens that the draft's context holds of it, and those that it is fed."""
+
+BEHIND: Final = 16
+"""Tokens that the draft's context may lack of a sequence before it is asked whether the cache has them: to ask takes
+longer than to compute so few."""
+
+DENIED_ROUNDS: Final = 256
+"""Rounds without drafts after there was no room for a sequence: to find out anew costs what it computes until then, and
+a line in the log."""
 
 
 class Want(NamedTuple):
@@ -87,32 +101,72 @@ class NgramDrafts:
 
 
 class ModelDrafts:
-    """A draft model whose context mirrors the target's sequences, one forward per drafted position for all of them."""
+    """A draft model whose context mirrors the target's sequences, one forward per drafted position for all of them.
 
-    def __init__(self, context: Context, memory: Memory) -> None:
+    Where its context lacks what the target has of a sequence, the first that has those tokens computes them, and
+    whoever shares a cached prefix with it borrows them.
+    """
+
+    def __init__(self, context: Context, memory: Memory, residents: Residents) -> None:
         self._context = context
         self._memory = memory
+        self._residents = residents
+        self._denied: set[Sequence] = set()
+        """Those for which there was no room lately."""
+        self._n_denied_rounds = 0
 
     def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
         forwards: list[DraftForward] = []
         drafting, spans, n_rows, settling = self._fill_catch_up(wants, keep_up, rows)
         if n_rows == 0:
             return Drafted((), settling)
+        sequences = [want.sequence for want in wants] + [each.sequence for each in keep_up]
         while True:
-            status = self._context.decode(n_rows)
+            status = self._forward(drafting, spans, n_rows, sequences)
+            if status == DecodeStatus.NO_ROOM:
+                return Drafted(tuple(forwards), True)
             if status != DecodeStatus.OK:
                 self._undo(spans, wants)
                 return Drafted(tuple(forwards), settling, status == DecodeStatus.ABORTED)
             for sequence, _, new in spans:
                 self._memory.draft_length[sequence.slot] += new
+                if new >= BEHIND:
+                    self._residents.lend_draft(sequence)
             forwards.append(self._record(spans, drafting))
             self._take(drafting)
             drafting = [want for want in drafting if len(want.sequence.draft) < want.n]
             if not drafting:
-                return Drafted(tuple(forwards), settling)
+                return Drafted(tuple(forwards), settling or bool(self._denied))
             spans, n_rows = self._fill_next(drafting)
 
-    def _record(self, spans: list[tuple[Sequence, int, int]], drafting: list[Want]) -> DraftForward:
+    def _forward(self, drafting: list[Want], spans: list[Span], n_rows: int, sequences: list[Sequence]) -> int:
+        """Run the batch; where there is no room for all of it, without the last of the sequences.
+
+        Room can be short although the target has enough: what sequences came to share in the target before the draft's
+        context had it, and cannot borrow, it holds for each of them. The last one gives up what it holds, then the one
+        before; `spans` and `drafting` are cut to what ran.
+        """
+        status = self._context.decode(n_rows)
+        if status == DecodeStatus.NO_ROOM:
+            self._residents.make_draft_room(sequences)
+            status = self._context.decode(n_rows)
+        while status == DecodeStatus.NO_ROOM:
+            sequence = sequences.pop()
+            is_fed = spans[-1][0] is sequence
+            self._denied.add(sequence)
+            if not is_fed and self._memory.draft_length[sequence.slot] == 0:
+                continue
+            self._memory.trim_draft(sequence.slot, 0)
+            sequence.clear_draft()
+            if is_fed:
+                n_rows -= spans.pop()[2]
+                drafting[:] = [want for want in drafting if want.sequence is not sequence]
+                if not spans:
+                    break
+            status = self._context.decode(n_rows)
+        return status
+
+    def _record(self, spans: list[Span], drafting: list[Want]) -> DraftForward:
         """The forward just run; drafting sequences asked for the logits of their last row."""
         ubatches: tuple[Ubatch, ...] = ()
         n_outputs = len(drafting)
@@ -126,20 +180,21 @@ class ModelDrafts:
 
     def _fill_catch_up(
         self, wants: list[Want], keep_up: list[KeepUp], rows: int
-    ) -> tuple[list[Want], list[tuple[Sequence, int, int]], int, bool]:
+    ) -> tuple[list[Want], list[Span], int, bool]:
         """Rows that bring the draft context level with each history; (caught up, spans, rows, settling)."""
         drafting: list[Want] = []
-        spans: list[tuple[Sequence, int, int]] = []
+        spans: list[Span] = []
         n_rows = 0
         settling = False
         rows = min(rows, self._context.batch.capacity)
+        self._readmit()
         for want in wants:
             sequence = want.sequence
             sequence.clear_draft()
             if want.n == 0:
                 continue
-            held = self._memory.draft_length[sequence.slot]
-            take = min(sequence.n - held, rows - n_rows)
+            held = self._held(sequence)
+            take = self._rows_for(sequence, held, sequence.n, rows - n_rows, spans)
             is_level = held + take == sequence.n
             settling |= not is_level
             if take <= 0:
@@ -150,14 +205,39 @@ class ModelDrafts:
             if is_level:
                 drafting.append(want)
         for sequence, until in keep_up:
-            held = self._memory.draft_length[sequence.slot]
-            take = min(until - held, rows - n_rows)
+            held = self._held(sequence)
+            take = self._rows_for(sequence, held, until, rows - n_rows, spans)
             settling |= sequence.kv - held > 0
             if take > 0:
                 self._fill(sequence, held, take, n_rows, output=False)
                 spans.append((sequence, held, take))
                 n_rows += take
         return drafting, spans, n_rows, settling
+
+    def _readmit(self) -> None:
+        """Give those for which there was no room another chance after some rounds."""
+        if self._denied:
+            self._n_denied_rounds += 1
+            if self._n_denied_rounds > DENIED_ROUNDS:
+                self._denied.clear()
+                self._n_denied_rounds = 0
+
+    def _held(self, sequence: Sequence) -> int:
+        """How much of a sequence the draft's context holds, after borrowing what the cache has of it."""
+        if sequence.kv - self._memory.draft_length[sequence.slot] >= BEHIND:
+            self._residents.borrow_draft(sequence)
+        return self._memory.draft_length[sequence.slot]
+
+    def _rows_for(self, sequence: Sequence, held: int, until: int, room: int, spans: list[Span]) -> int:
+        """How many tokens to feed of those from `held` to `until`, none while another computes the same."""
+        if sequence in self._denied:
+            return 0
+        far = held + BEHIND
+        if sequence.kv >= far and self._residents.lends_beyond(sequence, far):
+            for other, start, new in spans:
+                if start + new >= far and new >= BEHIND and np.array_equal(other.tokens[:far], sequence.tokens[:far]):
+                    return 0
+        return min(until - held, room)
 
     def _fill(self, sequence: Sequence, start: int, n: int, row: int, *, output: bool) -> None:
         batch = self._context.batch
@@ -169,7 +249,7 @@ class ModelDrafts:
         if output:
             batch.output[stop - 1] = 1
 
-    def _fill_next(self, drafting: list[Want]) -> tuple[list[tuple[Sequence, int, int]], int]:
+    def _fill_next(self, drafting: list[Want]) -> tuple[list[Span], int]:
         batch = self._context.batch
         n = len(drafting)
         spans = [(w.sequence, self._memory.draft_length[w.sequence.slot], 1) for w in drafting]
@@ -197,7 +277,7 @@ class ModelDrafts:
             sequence.draft.append(draw(q, sequence.rng.random()))
             sequence.draft_q.append(q)
 
-    def _undo(self, spans: list[tuple[Sequence, int, int]], wants: list[Want]) -> None:
+    def _undo(self, spans: list[Span], wants: list[Want]) -> None:
         """The forward did not complete: forget its rows, and draft nothing this step."""
         for sequence, _, _ in spans:
             self._memory.forget_draft_unrecorded(sequence.slot)

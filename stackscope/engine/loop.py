@@ -217,7 +217,7 @@ class Engine:
             return NgramDrafts(config.ngram_min, config.ngram_max)
         if config.speculation == "draft":
             assert self.backend.draft is not None
-            return ModelDrafts(self.backend.draft, self.backend.memory)
+            return ModelDrafts(self.backend.draft, self.backend.memory, self._residents)
         return None
 
     def put_back_all(self) -> int:

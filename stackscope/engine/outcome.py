@@ -8,8 +8,8 @@ from stackscope.engine.turn import TextDelta
 from stackscope.records import Emission, FinishReason
 
 if TYPE_CHECKING:
-    from stackscope.engine.backend import Memory
     from stackscope.engine.batching import Entry, Rows
+    from stackscope.engine.memory import Memory
     from stackscope.engine.vocabulary import Vocabulary
 
 

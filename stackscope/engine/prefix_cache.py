@@ -214,6 +214,19 @@ class PrefixCache:
         self.hit_tokens += at
         return Match(at, self._paths.holder(node) if at > 0 else None, divergence, key[: at * TOKEN_BYTES])
 
+    def overlaps(self, tokens: Tokens) -> dict[int, int]:
+        """The paths that begin as `tokens` do: how many tokens each has in common with them, those with most first."""
+        node, at = self._tree.walk(self._whole_blocks(tokens, None))
+        found: dict[int, int] = {}
+        for each in node.path():
+            for path in self._tree.ends_below(each):
+                found.setdefault(path, min(at, each.stop))
+        return found
+
+    def guard(self, path: int) -> int | None:
+        """The second id of a path. `None`: it needs none."""
+        return self._guards.get(path)
+
     def path(self, sequence: int) -> NDArray[np.int32]:
         """The tokens that a path id holds; none for an id that is free."""
         leaf = self._paths.leaves.get(sequence)

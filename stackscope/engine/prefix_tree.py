@@ -128,6 +128,16 @@ class PrefixTree:
             yield node
             pending.extend(node.children.values())
 
+    @staticmethod
+    def ends_below(node: Node) -> Iterator[int]:
+        """The ids of all paths through a node."""
+        pending = [node]
+        while pending:
+            each = pending.pop()
+            if each.sequence is not None:
+                yield each.sequence
+            pending.extend(each.children.values())
+
     # --- changing ---------------------------------------------------------------------------------------------------
 
     def touch(self, node: Node) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.engine.prefix_cache import Divergence, PrefixCache
 from stackscope.engine.scheduler import Plan, SlotView, admissions, plan_step
+from stackscope.engine.sizing import smallest_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
@@ -40,8 +41,7 @@ class Residents:
             shared=backend.size.is_unified,
             guard_ids=list(backend.size.guard_ids),
         )
-        windows = [layer.window for layer in backend.spec.layers if layer.window is not None]
-        self._window = min(windows) if windows and backend.size.has_guards else None
+        self._window = smallest_window(backend.spec) if backend.size.has_guards else None
         """The library may give away a slot's cells that lie this far back, until the cache shares them."""
 
     def reconfigure(self, config: EngineConfig) -> None:
@@ -151,6 +151,40 @@ class Residents:
         if self._is_on and sequence.kv > 0:
             self._memory.apply(self.cache.insert(sequence.tokens[: sequence.kv], sequence.slot))
             sequence.remembered = sequence.kv
+            self.lend_draft(sequence)
+
+    # What the draft model's context has of prefixes. It may be less than the target's: of what was cached before
+    # drafting began, it has nothing. So whoever computes it lends it to the cache, from which others borrow.
+
+    def lend_draft(self, sequence: Sequence) -> None:
+        """Let the cached path that is most like a sequence have what the draft's context holds of it."""
+        if self._memory.draft_length[sequence.slot] == 0:
+            return
+        path, common = next(iter(self.cache.overlaps(sequence.tokens[: sequence.kv]).items()), (None, 0))
+        if path is None:
+            return
+        self._memory.extend_draft(sequence.slot, path, common)
+        guard = self.cache.guard(path)
+        if guard is not None:
+            self._memory.extend_draft(sequence.slot, guard, common)
+
+    def borrow_draft(self, sequence: Sequence) -> None:
+        """Take over what the draft's context holds of the cached path that has most of a sequence's beginning."""
+        usable = self._memory.usable_draft
+        overlaps = self.cache.overlaps(sequence.tokens[: sequence.kv])
+        if overlaps:
+            path = max(overlaps, key=lambda path: usable(path, overlaps[path]))
+            self._memory.extend_draft(path, sequence.slot, overlaps[path])
+
+    def lends_beyond(self, sequence: Sequence, held: int) -> bool:
+        """Whether the cache has a path through which a sequence could borrow more than its first `held` tokens."""
+        return self.cache.peek(sequence.tokens[: sequence.kv]) > held
+
+    def make_draft_room(self, running: Many[Sequence]) -> None:
+        """Have the draft's context keep of cached paths only what running requests hold as well."""
+        self._memory.forget_cached_drafts()
+        for sequence in running:
+            self.lend_draft(sequence)
 
     def release(self, sequence: Sequence) -> None:
         """Empty a slot; cells that the cache shares stay."""

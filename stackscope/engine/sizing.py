@@ -71,7 +71,7 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
         f"draft_length_max {draft_max} is below draft_length {config.draft_length}.",
         "Raise draft_length_max.",
     )
-    has_guards = config.unified_kv and any(layer.window is not None for layer in model.layers)
+    has_guards = config.unified_kv and smallest_window(model) is not None
     n_seq = slots_max + config.cache_paths * (2 if has_guards else 1)
     _require(
         n_seq <= MAX_SEQUENCES,
@@ -186,6 +186,11 @@ def _check_types(config: EngineConfig, model: ModelSummary) -> None:
                 f"A {kind} {what} cache needs head sizes that are multiples of {block}; this model has {width}.",
                 "Choose f16 for it.",
             )
+
+
+def smallest_window(model: ModelSummary) -> int | None:
+    """Tokens of the narrowest sliding window. `None`: every layer attends to everything."""
+    return min((layer.window for layer in model.layers if layer.window is not None), default=None)
 
 
 def kv_bytes_per_cell(config: EngineConfig, model: ModelSummary) -> int:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stackscope.engine import batching
-from stackscope.engine.backend import Memory
 from stackscope.engine.choose import Chooser
+from stackscope.engine.memory import Memory
 from stackscope.errors import EngineError
 from stackscope.toggles import EngineConfig, Sampling
 from tests.integration.harness import Forcing, finish, force, job, lab_config, open_engine, run_jobs

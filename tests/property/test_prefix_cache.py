@@ -113,6 +113,10 @@ class CacheMachine(RuleBasedStateMachine):
         expected = self.expected_hit(key)
         divergence = self.expected_divergence(key, expected)
         assert self.cache.peek(tokens, limit=limit) == expected
+        overlaps = {i: common(self.whole(prompt), p) // self.block * self.block for i, p in self.paths().items()}
+        found = self.cache.overlaps(tokens)
+        assert found == {i: n for i, n in overlaps.items() if n > 0}
+        assert list(found.values()) == sorted(found.values(), reverse=True)
         match = self.cache.match(tokens, limit=limit)
         assert match.tokens == expected
         assert match.divergence == self.cache.last_divergence == divergence
