@@ -186,7 +186,7 @@ def unified(_: Situation) -> tuple[Value, ...]:
 
 
 def capacity(now: Situation) -> tuple[Value, ...]:
-    """Fractions of the KV cache in whole blocks, and whatever is free."""
+    """Fractions of the KV cache in whole blocks, and all that is free."""
     config, size = now.wanted, now.size
     fractions: set[int] = set()
     if config is not None and size is not None:
@@ -195,7 +195,7 @@ def capacity(now: Situation) -> tuple[Value, ...]:
     fractions |= {n for n in now.offered("cache_tokens") if isinstance(n, int)}
     note = None if now.asked("prefix_cache") else "It has an effect once the prefix cache is on."
     numbered = tuple(Value(f"{units.count(n)} tok", {"cache_tokens": n}, note=note) for n in sorted(fractions))
-    return (*numbered, Value("all free", {"cache_tokens": None}, note=note))
+    return (*numbered, Value("none", {"cache_tokens": None}, note=note))
 
 
 def split(now: Situation) -> tuple[Value, ...]:
