@@ -6,9 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from stackscope.tui.lines import fitted, spelled, width
 from stackscope.tui.look import UNICODE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.tui.lines import Line
     from stackscope.tui.look import Look
@@ -65,9 +68,33 @@ class Pane(ABC):
     title: ClassVar[str]
     help: ClassVar[PaneHelp]
 
-    @abstractmethod
     def content(self, context: Context) -> Content:
-        """The pane at this size. Most important first; a smaller size leaves out what matters least.
+        """The pane at this size, whatever the size: never more lines or cells than there are."""
+        size, look = context.size, context.look
+        if size.width < 1 or size.height < 1:
+            return Content(())
+        drawn = self.drawn(context)
+        lines = tuple([_kept(line, size.width, look) for line in drawn.lines[: size.height]])
+        note = drawn.note if width(drawn.note) <= self.note_room(size) else ()
+        return Content(lines, spelled(note, look))
 
-        Sizes as small as 1 × 1 must be survived; a width below 20 cells need not be beautiful.
+    def note_room(self, size: Size) -> int:
+        """Cells for the note beside the title in the upper border."""
+        return size.width - len(self.title) - 6
+
+    def note(self, variants: Sequence[Line], size: Size) -> Line:
+        """The first variant that has room beside the title, from the fullest to the shortest."""
+        room = self.note_room(size)
+        return next((line for line in variants if line and width(line) <= room), ())
+
+    @abstractmethod
+    def drawn(self, context: Context) -> Content:
+        """The pane at a size of at least 1 × 1. Most important first; a smaller size leaves out what matters least.
+
+        A width below 20 cells need not be beautiful: what is too wide is cut.
         """
+
+
+def _kept(line: Line, room: int, look: Look) -> Line:
+    line = spelled(line, look)
+    return line if width(line) <= room else fitted(line, room, look.ellipsis)

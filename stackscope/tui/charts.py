@@ -1,0 +1,253 @@
+"""Charts as lines of text: sparklines, areas, bars, stacked bars and areas. Pure; any series, size and look is safe.
+
+What is not known is a gap, never a zero: a value of zero still draws its base line. NaN and infinities are not known.
+Scales begin at zero.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from stackscope.tui.lines import Line, Span
+from stackscope.tui.theme import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stackscope.tui.look import Look
+
+LETTERS: Final = "PDVdsceh-?"
+"""One for each part of a step; capitals are the target's forward."""
+_STEPS: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_PART_STYLES: Final = tuple(f"part.{name}" for name in PARTS)
+_LABEL_STYLES: Final = tuple(f"part.{name}.label" for name in PARTS)
+_UPON: Final = tuple(tuple(f"{low} on {high}" for high in _PART_STYLES) for low in _PART_STYLES)
+
+
+def finite(value: float | None) -> float | None:
+    """The value where it can be drawn."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def ceiling(values: Iterable[float | None], least: float = 0.0) -> float:
+    """A round number at or above every value: the top of a scale, which stays put while values waver. Never 0."""
+    top = max((value for value in values if value is not None and math.isfinite(value)), default=0.0)
+    top = max(top, least)
+    if top <= 0.0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(top))
+    if power == 0.0 or not math.isfinite(top / power):  # a denormal
+        return top
+    return next((step * power for step in _STEPS if step * power >= top * (1 - 1e-9)), 10.0 * power)
+
+
+def sparkline(
+    values: Sequence[float | None], look: Look, top: float, marks: Iterable[int] = (), style: str = "chart"
+) -> Line:
+    """One cell for each value, from 0 to `top`; a mark takes the cell of its column."""
+    levels = look.levels
+    n = len(levels) - 1
+    scale = (n - 1) / top if top > 0 and math.isfinite(top) else 0.0
+    characters = [
+        look.gap if value is None or not math.isfinite(value) else levels[1 + min(max(round(value * scale), 0), n - 1)]
+        for value in values
+    ]
+    places = sorted(mark for mark in marks if 0 <= mark < len(values))
+    if not places:
+        return (Span("".join(characters), style),) if characters else ()
+    styles = [style] * len(characters)
+    for place in places:
+        characters[place], styles[place] = look.mark, "mark"
+    return runs(characters, styles)
+
+
+def area(
+    values: Sequence[float | None], height: int, look: Look, top: float, *, marks: Iterable[int] = (),
+    style: str = "chart", has_spare: bool = False,
+) -> tuple[Line, ...]:  # fmt: skip
+    """A filled area from 0 to `top`, `height` lines of a cell for each value. `has_spare` fills what is left above it
+    in another shade: what could still be spent."""
+    levels, gap = look.levels, look.gap
+    n = len(levels) - 1
+    scale = height * n / top if top > 0 and math.isfinite(top) else 0.0
+    filled = [
+        -1 if value is None or not math.isfinite(value) else min(max(round(value * scale), 1), height * n)
+        for value in values
+    ]
+    marked = set(marks)
+    over = f"mark on {style}" if look.is_blended else "mark"
+    partial = f"{style} on spare" if has_spare and look.is_blended else style
+    empty = (look.spare if not look.is_blended else levels[n]) if has_spare else gap
+    lines = []
+    for row in range(height - 1, -1, -1):
+        base = row * n
+        characters, styles = [], []
+        for column, eighths in enumerate(filled):
+            level = eighths - base
+            if column in marked and (level >= n or level <= 0):
+                character, name = look.mark, over if level >= n else "mark"
+                if has_spare and look.is_blended and eighths >= 0 and level <= 0:
+                    name = "mark on spare"
+            elif eighths < 0:
+                character, name = gap, ""
+            elif level >= n:
+                character, name = levels[n], style
+            elif level > 0:
+                character, name = levels[level], partial
+            else:
+                character, name = empty, "spare" if has_spare else ""
+            characters.append(character)
+            styles.append(name)
+        lines.append(runs(characters, styles))
+    return tuple(lines)
+
+
+def bar(share: float | None, width: int, look: Look, style: str = "chart") -> Line:
+    """A horizontal bar in its track, always `width` cells: a share of it, from 0 to 1. Nothing where it is unknown."""
+    share = finite(share)
+    if share is None or width < 1:
+        return (Span(" " * max(width, 0)),)
+    eighths = look.eighths
+    n = len(eighths) - 1
+    total = round(min(max(share, 0.0), 1.0) * width * n)
+    if share > 0 and total == 0:
+        total = 1
+    full, rest = divmod(total, n)
+    spans = [Span(eighths[n] * full, style)] if full else []
+    if rest:
+        spans.append(Span(eighths[rest], f"{style} on track" if look.is_blended else style))
+    left = width - full - (1 if rest else 0)
+    if left > 0:
+        spans.append(Span(eighths[n] * left, "track") if look.is_blended else Span(" " * left))
+    return tuple(spans)
+
+
+def portions(shares: Sequence[float], width: int) -> list[int]:
+    """Whole cells for shares of a whole, by largest remainders; together `width`, unless all shares are 0."""
+    whole = sum(share for share in shares if share > 0)
+    if whole <= 0 or not math.isfinite(whole):
+        return [0] * len(shares)
+    exact = [max(share, 0.0) / whole * width for share in shares]
+    counts = [int(part) for part in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda index: counts[index] - exact[index])
+    for index in by_remainder[: width - sum(counts)]:
+        counts[index] += 1
+    return counts
+
+
+def stacked_bar(shares: Sequence[float], width: int, look: Look) -> Line:
+    """The parts of a step side by side, each with its name inside, or its letter where there is no room for that."""
+    spans: list[Span] = []
+    for index, size in enumerate(portions(shares, width)):
+        if size == 0:
+            continue
+        name = PARTS[index]
+        text = f" {name} " if size >= len(name) + 2 else LETTERS[index] if look.has_colour or size > 2 else ""
+        if not look.has_colour or look.is_ascii:
+            texture = look.textures[index]
+            text = f"{texture}{text}" if text and size > len(text) else text
+            spans.append(Span(f"{text}{texture * (size - len(text))}", _PART_STYLES[index]))
+        else:
+            spans.append(Span(text.ljust(size), _LABEL_STYLES[index]))
+    return tuple(spans)
+
+
+def swatch(part: str, look: Look) -> Span:
+    """The sign by which a part is found in the stacked charts: its letter in its colour, or its texture."""
+    index = PARTS.index(part)
+    if look.has_colour and not look.is_ascii:
+        return Span(LETTERS[index], _LABEL_STYLES[index])
+    return Span(look.textures[index], _PART_STYLES[index])
+
+
+def stacked_area(
+    columns: Sequence[Sequence[float] | None], height: int, look: Look, marks: Iterable[int] = ()
+) -> tuple[Line, ...]:
+    """Parts of a whole over time, the first at the bottom. Each column is filled whole; `None` is a gap."""
+    marked = set(marks)
+    n = len(look.levels) - 1 if look.is_blended else 2
+    bounds = [None if shares is None else _bounds(shares, height * n) for shares in columns]
+    drawn = [[(look.gap, "")] * height if found is None else _column(found, height, n, look) for found in bounds]
+    for column in marked:
+        if 0 <= column < len(drawn):
+            drawn[column] = [_marked(cell, look) for cell in drawn[column]]
+    return tuple(
+        runs([cells[row][0] for cells in drawn], [cells[row][1] for cells in drawn])
+        for row in range(height - 1, -1, -1)
+    )
+
+
+def _bounds(shares: Sequence[float], levels: int) -> list[tuple[int, int]]:
+    """(part, upper end) of the parts that take a level or more, from the bottom."""
+    whole = sum(share for share in shares if share > 0 and math.isfinite(share)) or 1.0
+    found, total, below = [], 0.0, 0
+    for part, share in enumerate(shares):
+        total += share if share > 0 and math.isfinite(share) else 0.0
+        end = round(total / whole * levels)
+        if end > below:
+            found.append((part, end))
+            below = end
+    return found
+
+
+def _column(bounds: list[tuple[int, int]], height: int, n: int, look: Look) -> list[tuple[str, str]]:
+    """Cells of one column from the bottom, as (character, style)."""
+    drawn = []
+    index, below = 0, 0
+    for row in range(height):
+        top = (row + 1) * n
+        inside: list[tuple[int, int]] = []
+        while index < len(bounds):
+            part, end = bounds[index]
+            inside.append((min(end, top) - below, part))
+            below = min(end, top)
+            if end > top:
+                break
+            index += 1
+            if end == top:
+                break
+        drawn.append(_cell(inside, n, look))
+    return drawn
+
+
+def _cell(inside: list[tuple[int, int]], n: int, look: Look) -> tuple[str, str]:
+    """A cell that parts share, given as (levels, part) from the bottom: the two largest of them are drawn."""
+    if not inside:
+        return look.gap, ""
+    if len(inside) == 1 or not look.is_blended:
+        part = max(inside)[1] if len(inside) > 1 else inside[0][1]
+        is_solid = look.has_colour and not look.is_ascii
+        return look.levels[-1] if is_solid else look.textures[part], _PART_STYLES[part]
+    while len(inside) > 2:
+        inside.remove(min(inside))
+    (low, lower), (high, upper) = inside
+    level = min(max(round(low / (low + high) * n), 1), n - 1)
+    return look.levels[level], _UPON[lower][upper]
+
+
+def _marked(cell: tuple[str, str], look: Look) -> tuple[str, str]:
+    """A cell behind a mark."""
+    behind = cell[1].partition(" on ")[0]
+    return look.mark, f"mark on {behind}" if behind and look.is_blended else "mark"
+
+
+def runs(characters: Sequence[str], styles: Sequence[str]) -> Line:
+    """Characters with a style each as spans."""
+    spans = []
+    start = 0
+    for index in range(1, len(characters) + 1):
+        if index == len(characters) or styles[index] != styles[start]:
+            spans.append(Span("".join(characters[start:index]), styles[start]))
+            start = index
+    return tuple(spans)
+
+
+def labelled(chart: Sequence[Line], labels: Mapping[int, str], look: Look, room: int) -> tuple[Line, ...]:
+    """A chart behind its scale: `labels` by line, set flush right in `room` cells, then the axis."""
+    lines = []
+    for row, line in enumerate(chart):
+        text = labels.get(row, "")
+        axis = look.axis_end if text else look.axis
+        lines.append((Span(text.rjust(room), "label"), Span(axis, "axis"), *line))
+    return tuple(lines)

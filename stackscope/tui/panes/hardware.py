@@ -1,0 +1,178 @@
+"""The machine: each GPU on a line, the processor, memory, and whatever holds them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stackscope import units
+from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span, printable
+from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.records import GpuSample, HardwareSample
+
+
+class HardwarePane(Pane):
+    """Hardware."""
+
+    id: ClassVar = "hardware"
+    title: ClassVar = "Hardware"
+    help: ClassVar = PaneHelp(
+        meaning="The last reading of the machine. A GPU's utilisation is the share of time in which at least one "
+        "kernel ran: it says nothing about how much of the GPU that used; SM and DRAM do, where the GPU has such "
+        "counters. Throttled says what holds the clock down. Engine share (σ) is how much of the engine's threads "
+        "really ran during forwards: below 1, something else had the cores. Pressure is the share of the last ten "
+        "seconds in which something runnable waited for a core.",
+        formula="σ = Σ CPU time of the decode phase ÷ Σ threads × wall time of the decode phase. J/tok = power of the "
+        "GPUs in use ÷ tokens per second, both of this moment.",
+        moves="σ: fewer threads, or fewer neighbours. Power and heat: limits and cooling. Throttling by a quota: more "
+        "processor time for the container.",
+    )
+
+    def drawn(self, context: Context) -> Content:
+        snapshot, size, sample = context.snapshot, context.size, context.snapshot.hardware
+        device = printable(snapshot.header.device) if snapshot.header is not None else ""
+        note = self.note((said(device),), size)
+        if sample is None:
+            return Content(wrapped("Nobody samples this machine.", size.width), note)
+        rows = Rows()
+        gpus = sample.gpus or ()
+        lines = _host_lines(sample, snapshot, size.width)
+        _add_gpus(rows, gpus, size.width, max(size.height - min(len(lines), 2), 1))
+        if not gpus:
+            rows.add(0, said("GPUs: nobody looked" if sample.gpus is None else "no GPU: CPU backend", ""))
+        for rank, line in enumerate(lines):
+            rows.add(1 + rank, line)
+        used = [gpu for gpu in gpus if gpu.is_used and not gpu.is_lost]
+        extra = flowed(_extra(used, snapshot), size.width, 2)
+        for rank, line in enumerate(extra):
+            rows.add(3 + rank, line)
+        for line in _reasons(sample, size.width):
+            rows.add(9, line)
+        return Content(rows.laid_out(size.height), note)
+
+
+def _add_gpus(rows: Rows, gpus: Sequence[GpuSample], room: int, height: int) -> None:
+    """A line for each GPU, those that matter first; where there is no room for all, one line sums the others up."""
+    by_weight = sorted(gpus, key=lambda gpu: (not gpu.is_lost, not gpu.throttle, not gpu.is_used))
+    listed = by_weight if len(gpus) <= height else by_weight[: max(height - 1, 0)]
+    for gpu in sorted(listed, key=lambda gpu: gpu.index if gpu.index is not None else 0):
+        rows.add(0, _gpu(gpu, room))
+    others = by_weight[len(listed) :]
+    if others:
+        rows.add(0, _summed(others, room, is_all=not listed))
+
+
+def _gpu(gpu: GpuSample, room: int) -> Line:
+    name = f"GPU{units.count(gpu.index) if gpu.index is not None else ''}"
+    if gpu.is_lost:
+        why = next(iter(gpu.unknown.values()), "it no longer answers")
+        return flow(((Span(f"{name} ", "label"), Span("LOST", "bad")), said(printable(why))), room, 2)
+    items: list[Line] = [(Span(f"{name} ", "label"), *_flush(units.percent(gpu.utilisation), 6))]
+    if not gpu.is_used:
+        items.append(said("not used"))
+    if gpu.throttle:
+        items.append((Span("throttled: ", "bad"), Span(printable(", ".join(gpu.throttle)), "value")))
+    items += [
+        figure("mem", _of(gpu.memory_used_bytes, gpu.memory_total_bytes)),
+        _flush(units.number(gpu.power_w, unit="W", places=0), 5),
+        _flush(units.number(gpu.sm_clock_mhz, unit="MHz", places=0), 9),
+        figure("DRAM", units.percent(gpu.dram_share)),
+        _flush(units.number(gpu.temperature_c, unit="°C", places=0), 5),
+        figure("SM", units.percent(gpu.sm_active)),
+        figure("tensor", units.percent(gpu.tensor_active)),
+    ]
+    return flow([item for item in items if item[-1].text != units.UNKNOWN], room, 2)
+
+
+def _flush(text: str, room: int) -> Line:
+    """A number without a label, flush right."""
+    return (Span(" " * max(room - len(text), 0)), *quantity(text))
+
+
+def _of(part: float | None, whole: float | None) -> str:
+    """`21.4/80.0 GB`, or the part alone."""
+    if part is None or whole is None:
+        return units.data_size(part)
+    has, of = units.data_size(part), units.data_size(whole)
+    number, _, unit = has.partition(" ")
+    return f"{number}/{of}" if of.endswith(f" {unit}") else f"{has.replace(' ', '')}/{of}"
+
+
+def _summed(gpus: Sequence[GpuSample], room: int, *, is_all: bool) -> Line:
+    """GPUs without a line of their own."""
+    lost, used = sum(gpu.is_lost for gpu in gpus), [gpu for gpu in gpus if gpu.is_used and not gpu.is_lost]
+    known = [gpu.utilisation for gpu in used if gpu.utilisation is not None]
+    head = units.counted(len(gpus), "GPU") if is_all else f"{units.count(len(gpus))} more"
+    items: list[Line] = [said(head)]
+    if lost:
+        items.append((Span(f"{units.count(lost)} LOST", "bad"),))
+    held_back = sum(bool(gpu.throttle) for gpu in gpus)
+    if held_back:
+        items.append((Span(f"{units.count(held_back)} throttled", "bad"),))
+    if used:
+        items.append((Span(f"{units.count(len(used))} used", ""),))
+    if known:
+        items.append(figure("mean", units.percent(sum(known) / len(known))))
+    idle = len(gpus) - lost - len(used)
+    if idle:
+        items.append(said(f"{units.count(idle)} not used"))
+    return flow(items, room, 2)
+
+
+def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[Line, ...]:
+    """Processor and memory."""
+    cores = f" of {units.counted(sample.cores, 'core')}" if sample.cores is not None else ""
+    used = None if sample.cpu_percent is None else sample.cpu_percent / 100
+    throttled = sample.throttled_share
+    processor = [
+        (*figure("CPU", units.percent(used)), Span(cores, "unit")),
+        figure("engine share", units.number(snapshot.now.cpu_share)),
+        figure("pressure", units.percent(sample.cpu_pressure)),
+        figure("throttled", units.percent(throttled), style="bad" if throttled else "value"),
+        figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
+    ]
+    free, total = sample.memory_available_bytes, sample.memory_total_bytes
+    memory = [
+        figure("memory", _of(None if free is None or total is None else total - free, total)),
+        figure("engine", units.data_size(sample.rss_bytes)),
+    ]
+    return (flow(processor, room, 2), flow(memory, room, 2))
+
+
+def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:
+    """Figures of the GPUs in use together."""
+    if not gpus:
+        return []
+    items = []
+    if all(gpu.throttle == () for gpu in gpus):
+        items.append(figure("throttled", "no", style=""))
+    powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    rate = snapshot.now.tokens_per_s
+    if len(powers) == len(gpus) and rate:
+        items.append(figure("energy", units.number(sum(powers) / rate, unit="J/tok")))
+    moved = [(gpu.pcie_read_bytes_per_s, gpu.pcie_write_bytes_per_s) for gpu in gpus]
+    known = [read + write for read, write in moved if read is not None and write is not None]
+    if len(known) == len(gpus):
+        items.append(figure("PCIe", units.bandwidth(sum(known))))
+    limits = [gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None]
+    if len(limits) == len(gpus):
+        items.append(figure("power limit", units.number(sum(limits), unit="W", places=0)))
+    return items
+
+
+def _reasons(sample: HardwareSample, room: int) -> tuple[Line, ...]:
+    """Why readings are missing, each reason once."""
+    missing = dict(sample.unknown)
+    for gpu in sample.gpus or ():
+        if not gpu.is_lost:
+            missing |= gpu.unknown
+    fields: dict[str, list[str]] = {}
+    for field, reason in missing.items():
+        fields.setdefault(reason, []).append(field.removesuffix("_bytes").replace("_", " "))
+    texts = [f"{', '.join(names)}: {printable(reason)}" for reason, names in fields.items()]
+    return tuple(line for text in texts for line in wrapped(text, room, "unknown")[:2])

@@ -1,0 +1,86 @@
+"""Compute that is used and what is left to spend, against the ceiling measured on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stackscope import units
+from stackscope.tui.charts import ceiling
+from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span
+from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.series import framed_area
+from stackscope.tui.wording import awaited, has_begun
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Snapshot
+
+
+class IdleComputePane(Pane):
+    """Idle compute."""
+
+    id: ClassVar = "compute"
+    title: ClassVar = "Idle compute"
+    help: ClassVar = PaneHelp(
+        meaning="How much of the compute that this machine can deliver is used, target and draft model together, and "
+        "how much is left. Decoding is mostly bound by memory: compute that stands idle is what speculation, or a "
+        "larger batch, can spend at little cost. The shaded area is what is left. Without a measured ceiling only the "
+        "achieved rate is known, and no percentage is made up from a data sheet.",
+        formula="idle = 1 − (FLOPs by the ledger ÷ wall time) ÷ measured FLOP/s. In forwards: Σ FLOPs of the target ÷ "
+        "Σ decode phase.",
+        moves="Drafts and slots raise the rows of a forward and with them what is used; when little is left, each "
+        "further row costs its full time and speculation begins to lose.",
+    )
+
+    def drawn(self, context: Context) -> Content:
+        snapshot, size = context.snapshot, context.size
+        if not has_begun(snapshot):
+            return Content(wrapped(awaited(snapshot, "what it computes shows here"), size.width))
+        values = [point.flops_per_s for point in snapshot.history.points]
+        if snapshot.now.flops_per_s is None and all(value is None for value in values):
+            return Content(wrapped(_missing(snapshot), size.width))
+        top = snapshot.compute_ceiling
+        rows = Rows()
+        is_measured = top is not None
+        scale = top if top is not None else ceiling(values)
+        rows.fill(
+            0, 1, max(size.height - 1, 1),
+            lambda n: framed_area(context, values, n, top=scale, spelled=units.scaled, has_spare=is_measured),
+        )  # fmt: skip
+        rows.add(1, _figures(snapshot, size.width))
+        return Content(rows.laid_out(size.height), self.note(_notes(snapshot), size))
+
+
+def idle_share(snapshot: Snapshot) -> float | None:
+    """Share of the measured compute that was not used in the last seconds. `None`: one of the two is not known."""
+    used, top = snapshot.now.flops_per_s, snapshot.compute_ceiling
+    return None if used is None or not top else max(1.0 - used / top, 0.0)
+
+
+def _missing(snapshot: Snapshot) -> str:
+    if snapshot.header is not None and snapshot.header.model is None:
+        return "The model's geometry is not known, so neither are its FLOPs."
+    return "No step has computed anything in the last minute."
+
+
+def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
+    idle = idle_share(snapshot)
+    if idle is not None:
+        share = quantity(units.percent(idle), "headline")
+        hint = " idle: room to speculate" if idle >= 0.5 else " idle: little left to spend" if idle < 0.2 else " idle"
+        return ((*share, Span(hint, "label")), (*share, Span(" idle", "label")), share)
+    rate = quantity(units.flop_rate(snapshot.now.flops_per_s), "headline")
+    return ((*rate, Span(f" · {_UNMEASURED}", "label")), rate)
+
+
+_UNMEASURED = "ceiling not measured"
+
+
+def _figures(snapshot: Snapshot, room: int) -> Line:
+    """Rates in words below the chart."""
+    now, top = snapshot.now, snapshot.compute_ceiling
+    used = figure("used", units.flop_rate(now.flops_per_s), style="value")
+    forwards = figure("in forwards", units.flop_rate(now.forward_flops_per_s))
+    if top is None:
+        return flow((used, said(_UNMEASURED, "unknown"), forwards), room)
+    return flow((used, figure("of", f"{units.flop_rate(top)} measured"), forwards), room)

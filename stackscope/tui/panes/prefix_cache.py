@@ -1,0 +1,111 @@
+"""What the prefix cache spares, what it holds, and where the last prompt left it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stackscope import units
+from stackscope.tui.charts import bar
+from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span, width
+from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.series import over_time
+from stackscope.tui.wording import awaited, has_begun
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Levels, Window
+
+
+class PrefixCachePane(Pane):
+    """The prefix cache."""
+
+    id: ClassVar = "prefix"
+    title: ClassVar = "Prefix cache"
+    help: ClassVar = PaneHelp(
+        meaning="How much of the prompts was found in the cache, so that it was not computed again. A hit is useful "
+        "when it spared work: a request that was pre-empted and finds its own tokens again is a hit, and no gain. "
+        "Blocks are the cache's grains; those that more than one cached path runs through are shared. The last miss is"
+        " the first prompt token that differed from what is cached: a date in a system prompt shows here.",
+        formula="useful hit rate = Σ useful hit tokens ÷ Σ prompt tokens looked up. Held is the KV of the resident "
+        "blocks in the target's cache.",
+        moves="Prompts that begin alike, what changes at their end; more room (cache capacity, context, fewer bits per"
+        " KV value); fewer requests in flight, which take cells from it.",
+    )
+
+    def drawn(self, context: Context) -> Content:
+        snapshot, size = context.snapshot, context.size
+        if not has_begun(snapshot):
+            return Content(wrapped(awaited(snapshot, "what it spares shows here"), size.width))
+        window = snapshot.minute
+        if snapshot.config is not None and not snapshot.config.prefix_cache:
+            return Content(self._off(context), self.note((said("off", "headline"),), size))
+        if window.lookup_tokens is None and snapshot.levels.resident_blocks is None:
+            return Content(wrapped("This source does not tell what its prefix cache does.", size.width))
+        rows = Rows()
+        rows.add(0, *_reused(context, window))
+        rows.add(2, _resident(snapshot.levels, size.width))
+        rows.add(4, _moved(window, size.width))
+        rows.add(3, _missed(snapshot.levels, size.width))
+        rows.add(1, over_time(context, "useful_hit_rate", "useful", size.width, spelled=units.percent, top=1.0))
+        return Content(rows.laid_out(size.height), self.note(_notes(window), size))
+
+    def _off(self, context: Context) -> tuple[Line, ...]:
+        rows = Rows()
+        rows.add(0, (Span("The prefix cache is ", "label"), Span("off", "value"), Span(".", "label")))
+        rows.add(2, *wrapped("Every prompt is computed whole.", context.size.width))
+        levels = context.snapshot.levels
+        if levels.resident_blocks:
+            rows.add(3, _resident(levels, context.size.width))
+        rows.add(4, over_time(context, "useful_hit_rate", "useful", context.size.width, spelled=units.percent, top=1.0))
+        return rows.laid_out(context.size.height)
+
+
+def _notes(window: Window) -> tuple[Line, ...]:
+    rate = quantity(units.percent(window.useful_hit_rate), "headline")
+    return ((*rate, Span(" useful, last minute", "label")), (*rate, Span(" useful", "label")), rate)
+
+
+def _reused(context: Context, window: Window) -> tuple[Line, ...]:
+    """Tokens spared of those looked up, as numbers and as a bar."""
+    room = context.size.width
+    if not window.lookup_tokens:
+        return (said("nothing was looked up in the last minute"),)
+    saved, looked_up = units.count(window.useful_hit_tokens), units.count(window.lookup_tokens)
+    line: Line = (
+        Span("reused ", "label"), Span(saved, "value"), Span(" of ", "label"), Span(looked_up, "value"),
+        Span(" tok", "unit"),
+    )  # fmt: skip
+    length = room - width(line) - 2
+    return (
+        ((*line, Span("  "), *bar(window.useful_hit_rate, min(length, 40), context.look)),) if length >= 6 else (line,)
+    )
+
+
+def _resident(levels: Levels, room: int) -> Line:
+    items = [
+        figure("resident", units.counted(levels.resident_blocks, "block")),
+        figure("shared", units.count(levels.shared_blocks)),
+        figure("holds", units.data_size(levels.held_bytes)),
+        figure("paths", units.count(levels.resident_paths)),
+    ]
+    return flow(items, room, 2)
+
+
+def _moved(window: Window, room: int) -> Line:
+    items = [
+        figure("blocks read", units.count(window.blocks_read)),
+        figure("written", units.count(window.blocks_written)),
+        figure("evicted", units.count(window.blocks_evicted)),
+    ]
+    return flow(items, room, 2)
+
+
+def _missed(levels: Levels, room: int) -> Line:
+    if levels.missed_at is None:
+        return flow(((Span("last miss ", "label"), Span("none known", "unit")),), room)
+    where = (
+        Span("last miss ", "label"),
+        Span("at prompt token ", "unit"),
+        Span(units.count(levels.missed_at), "value"),
+    )
+    return flow((where,), room) or flow((figure("last miss", units.count(levels.missed_at)),), room)

@@ -1,0 +1,122 @@
+"""What dominates, in one line; what it is not; and what would help most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stackscope import units
+from stackscope.tui.compose import Rows, flow, flowed, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span, printable, width
+from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.wording import wanted
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
+
+
+class VerdictPane(Pane):
+    """The dominating bottleneck."""
+
+    id: ClassVar = "verdict"
+    title: ClassVar = "Verdict"
+    help: ClassVar = PaneHelp(
+        meaning="What takes most of the time now, with its share and one number behind it, and what it is not. A name "
+        "stays until another leads clearly, so that it does not flicker. Where the name comes from the measured phase "
+        "shares alone, the border says so: they tell which part of a step is long, not yet why.",
+        formula="share = time of the part ÷ wall time, over the last seconds. Predictions are a ratio of tokens per "
+        "second, after ÷ before, with the interval in which it is expected in 95 of 100 cases.",
+        moves="The next best change is in the last line. Once it is made, the name above should change: relieving one "
+        "bottleneck promotes the next.",
+    )
+
+    def drawn(self, context: Context) -> Content:
+        verdict, room = context.snapshot.verdict, context.size.width
+        rows = Rows()
+        if verdict.name is None:
+            rows.add(0, *wrapped(_nothing(context), room, "")[: context.size.height])
+            return Content(rows.laid_out(context.size.height), self.note(_state(context), context.size))
+        rows.add(0, _named(verdict, room))
+        if width(_named(verdict, 10_000)) > room:
+            rows.add(2, *wrapped(verdict.sentence, room)[:1])
+        rejected = tuple(said(printable(item)) for item in verdict.rejected)
+        if rejected:
+            dot = Span(f" {context.look.dot} ", "unit")
+            rows.add(3, _joined((Span("not  ", "label"),), rejected, dot, room))
+        if verdict.next:
+            rows.add(1, *_next(verdict, room))
+        elif verdict.basis == "phases":
+            rows.add(4, _next_unknown(room))
+        return Content(rows.laid_out(context.size.height), self.note(_notes(context), context.size))
+
+
+def _nothing(context: Context) -> str:
+    """Why nothing is named."""
+    snapshot = context.snapshot
+    if snapshot.state == "dead":
+        last = f" Its last words: {snapshot.log[-1]}" if snapshot.log else ""
+        return f"The engine died.{last}"
+    if snapshot.verdict.sentence:
+        return snapshot.verdict.sentence[:1].upper() + snapshot.verdict.sentence[1:] + "."
+    match snapshot.state:
+        case "starting":
+            return "The model loads. What limits it is named once there are steps."
+        case "finished":
+            return "This session has no steps: there is nothing to explain."
+    return "Nothing can be named yet."
+
+
+def _named(verdict: Verdict, room: int) -> Line:
+    """The name, its share and, where there is room for it whole, the sentence."""
+    name = (Span(printable(verdict.name or "").upper(), "headline"),)
+    share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
+    return flow((name, share, said(printable(verdict.sentence), "")), room)
+
+
+def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
+    """Items with dots between them, as many as fit."""
+    line, left = list(head), room - width(head)
+    for index, item in enumerate(items):
+        size = width(item) + (width((dot,)) if index else 0)
+        if size > left:
+            break
+        line += ((dot,) if index else ()) + item
+        left -= size
+    return tuple(line) if len(line) > len(head) else ()
+
+
+def _next(verdict: Verdict, room: int) -> tuple[Line, ...]:
+    """The changes that are predicted to help most."""
+    items = [_suggestion(suggestion) for suggestion in verdict.next]
+    lines = flowed(items, room - 5)
+    return ((Span("next ", "label"), *lines[0]),) if lines else ()
+
+
+def _suggestion(suggestion: Suggestion) -> Line:
+    return (Span(wanted(suggestion.changes), "accent"), Span(" "), *predicted(suggestion.predicted))
+
+
+def predicted(ratio: Ratio) -> Line:
+    """A change of tokens per second with its interval."""
+    return quantity(units.change(ratio.value - 1, ratio.low - 1, ratio.high - 1))
+
+
+def _next_unknown(room: int) -> Line:
+    text = "- what a change would buy is not predicted from phase shares"
+    return (Span("next ", "label"), Span(text, "unknown")) if room >= len(text) + 5 else ()
+
+
+def _notes(context: Context) -> tuple[Line, ...]:
+    """Since when, what before, and on what grounds."""
+    verdict, snapshot, dot = context.snapshot.verdict, context.snapshot, f" {context.look.dot} "
+    parts = []
+    if verdict.since_ns is not None:
+        parts.append(f"for {units.duration(max(snapshot.at_ns - verdict.since_ns, 0) // 10**9 * 10**9)}")
+    if verdict.previous:
+        parts.append(f"before: {printable(verdict.previous).lower()}")
+    grounds = "from phase shares alone" if verdict.basis == "phases" else ""
+    variants = [[grounds, *parts], [grounds, *parts[:1]], [grounds]] if grounds else [parts, parts[:1]]
+    return (*(said(dot.join(variant)) for variant in variants), said("phases only" if grounds else ""))
+
+
+def _state(context: Context) -> tuple[Line, ...]:
+    return (said(context.snapshot.state),) if context.snapshot.state in ("starting", "waiting") else ()

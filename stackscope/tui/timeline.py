@@ -1,0 +1,119 @@
+"""The history as columns of a chart: so many bins to a column, changes as marks, and a line that tells the time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.tui.lines import Line, Span, cells, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stackscope.analysis.live.snapshot import History
+    from stackscope.tui.look import Look
+
+MINUTE_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Which bins make which column. Columns begin at multiples of their length since the session's origin, so that a
+    chart moves on by whole columns and does not flicker in between."""
+
+    history: History
+    width: int
+    per: int
+    """Bins of a column."""
+    first: int
+    """Index of the first column's first bin among the points; negative where the history does not reach back."""
+    marks: tuple[tuple[int, str], ...]
+    """(column, label), oldest first; one for each column that has any."""
+
+    @property
+    def span_ns(self) -> int:
+        """Time from the left edge to the right one."""
+        return self.width * self.per * self.history.bin_ns
+
+    def of(self, field: str) -> list[float | None]:
+        """A series by its name in `Point`: the mean of what is known in each column."""
+        return self.means([getattr(point, field) for point in self.history.points])
+
+    def means(self, values: list[float | None]) -> list[float | None]:
+        """A value per point as a value per column."""
+        if self.per == 1:
+            padded: list[float | None] = [None] * max(-self.first, 0)
+            return (padded + values[max(self.first, 0) :])[: self.width]
+        return [_mean(values[max(start, 0) : max(start + self.per, 0)]) for start in self.starts()]
+
+    def starts(self) -> range:
+        """Index of each column's first bin among the points."""
+        return range(self.first, self.first + self.width * self.per, self.per)
+
+    def axis(self, look: Look) -> Line:
+        """The line below a chart: how far it reaches back, what was changed where, and now."""
+        line = _Writing(self.width)
+        line.put(self.width - 3, "now", "label")
+        span = f"-{units.number(round(self.span_ns / 1e9))} s"
+        line.put(0, span, "label")
+        for column, label in reversed(self.marks):
+            text = printable(label)
+            size = cells(text)
+            is_written = line.put(column, f"{look.mark}{text}", "mark", size + 1)
+            if not is_written and not line.put(column - size, f"{text}{look.mark}", "mark", size + 1):
+                line.put(column, look.mark, "mark")
+        return line.spans()
+
+
+def timeline(history: History, width: int, least_ns: int = MINUTE_NS) -> Timeline:
+    """Columns that reach back `least_ns` or more, ending with the last complete bin."""
+    width = max(width, 1)
+    bin_ns = max(history.bin_ns, 1)
+    per = max(math.ceil(least_ns / (width * bin_ns)), 1)
+    n = len(history.points)
+    if n == 0:
+        return Timeline(history, width, per, 0, ())
+    last_ns = history.points[-1].at_ns
+    last = round(last_ns / bin_ns) - 1
+    first_column = last // per - width + 1
+    marks: dict[int, str] = {}
+    for at_ns, label in history.changes:
+        column = (last - max((last_ns - at_ns) // bin_ns, 0)) // per - first_column
+        if 0 <= column < width:
+            marks[column] = label
+    return Timeline(history, width, per, first_column * per - (last - n + 1), tuple(sorted(marks.items())))
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None
+
+
+class _Writing:
+    """Words at columns of one line, none over another."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._pieces: list[tuple[int, int, Span]] = []
+
+    def put(self, column: int, text: str, style: str, size: int | None = None) -> bool:
+        """Write where it is free, with a cell between neighbours; whether it was."""
+        end = column + (cells(text) if size is None else size)
+        if column < 0 or end > self._width:
+            return False
+        if any(column < other_end + 1 and other < end + 1 for other, other_end, _ in self._pieces):
+            return False
+        self._pieces.append((column, end, Span(text, style)))
+        return True
+
+    def spans(self) -> Line:
+        spans: list[Span] = []
+        at = 0
+        for column, end, span in sorted(self._pieces):
+            if column > at:
+                spans.append(Span(" " * (column - at)))
+            spans.append(span)
+            at = end
+        return tuple(spans)

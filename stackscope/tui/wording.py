@@ -1,0 +1,86 @@
+"""Words that several panes share: what was changed, what is awaited, what speculation is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.tui.lines import printable
+from stackscope.tui.toggle_values import weights_label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.toggles import Setting
+    from stackscope.tui.look import Look
+
+NAMES: Final = {
+    "model": "weights", "draft_model": "draft model", "draft_length": "draft length",
+    "adaptive_draft": "adaptive drafts",
+    "synthetic_acceptance": "synthetic acceptance", "prefix_cache": "prefix cache", "cache_tokens": "cache capacity",
+    "token_budget": "token budget", "context_tokens": "context", "kv_type_k": "K cache", "kv_type_v": "V cache",
+    "flash_attention": "flash attention", "unified_kv": "unified KV", "concurrency": "load", "rate": "load",
+    "slots_max": "slots at most", "draft_length_max": "draft length at most", "split_mode": "device split",
+}  # fmt: skip
+"""Settings whose names are not plain words already."""
+FOLLOWERS: Final = frozenset({"slots_max", "draft_length_max", "context_tokens"})
+"""Settings that change because another did; told only where nothing else was changed."""
+SPECULATIONS: Final = {"ngram": "n-gram", "draft": "draft model", "mtp": "MTP"}
+
+
+def spelled(name: str, setting: Setting) -> str:
+    """The value of a setting."""
+    match setting:
+        case None:
+            return "auto"
+        case bool():
+            return "on" if setting else "off"
+        case int() | float():
+            return f"{units.number(setting)}/s" if name == "rate" else units.number(setting)
+        case tuple():
+            return ",".join(units.number(share) for share in setting) or "auto"
+    if name in ("model", "draft_model"):
+        return printable(weights_label(setting))
+    return SPECULATIONS.get(setting, printable(setting)) if name == "speculation" else printable(setting)
+
+
+def changed(changes: Mapping[str, tuple[Setting, Setting]], look: Look) -> str:
+    """What was changed, most important first: `speculation off → draft model, draft length 3 → 5`."""
+    told = {name: pair for name, pair in changes.items() if name not in FOLLOWERS} or dict(changes)
+    if "kv_type_k" in told and told.get("kv_type_v") == told["kv_type_k"]:
+        del told["kv_type_v"]
+        told = {"KV cache" if name == "kv_type_k" else name: pair for name, pair in told.items()}
+    return ", ".join(
+        f"{called(name)} {spelled(name, before)} {look.arrow} {spelled(name, after)}"
+        for name, (before, after) in told.items()
+    )
+
+
+def wanted(changes: Mapping[str, Setting]) -> str:
+    """What could be changed: `weights Q4_K_M, draft length 3`."""
+    return ", ".join(f"{called(name)} {spelled(name, value)}" for name, value in changes.items())
+
+
+def called(name: str) -> str:
+    """What a setting is called in a sentence."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def awaited(snapshot: Snapshot, what: str) -> str:
+    """Why there is nothing to show yet, in one sentence."""
+    match snapshot.state:
+        case "starting" if snapshot.header is None:
+            return f"The engine starts; {what} once its first step is done."
+        case "starting":
+            return f"The model loads; {what} once its first step is done."
+        case "finished":
+            return "This session has no steps."
+        case "dead":
+            return "The engine died before its first step."
+    return f"This source does not tell {what}."
+
+
+def has_begun(snapshot: Snapshot) -> bool:
+    """Whether there is anything to show at all."""
+    return snapshot.n_steps > 0 or snapshot.n_tokens > 0 or bool(snapshot.history.points)
