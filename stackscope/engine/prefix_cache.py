@@ -145,6 +145,11 @@ class PrefixCache:
         return self._paths.resident // self._block_tokens
 
     @property
+    def shared_blocks(self) -> int:
+        """Of the resident blocks, those that more than one path runs through; none where each path has its own copy."""
+        return self._tree.n_common_tokens // self._block_tokens if self._is_shared else 0
+
+    @property
     def cells_held(self) -> int:
         """Cells with a path's tag, and those that left the tree while several slots go on using them."""
         return self._paths.resident + self._tree.n_orphan_tokens
@@ -167,7 +172,9 @@ class PrefixCache:
         if counts == self._taken and useful_hit_tokens == 0 and copied_bytes == 0:
             # Most steps leave the cache alone: they share one record.
             if self._quiet is None:
-                self._quiet = CacheCounters(resident_blocks=self.resident_blocks, resident_paths=self.paths)
+                self._quiet = CacheCounters(
+                    resident_blocks=self.resident_blocks, resident_paths=self.paths, shared_blocks=self.shared_blocks
+                )
             return self._quiet
         lookups, lookup_tokens, hits, read, written, evicted = (a - b for a, b in zip(counts, self._taken, strict=True))
         self._taken, self._quiet = counts, None
@@ -181,6 +188,8 @@ class PrefixCache:
             blocks_evicted=evicted,
             resident_blocks=self.resident_blocks,
             resident_paths=self.paths,
+            shared_blocks=self.shared_blocks,
+            missed_at=self.last_divergence.position if lookups > 0 and self.last_divergence is not None else None,
             copied_bytes=copied_bytes,
         )
 

@@ -32,6 +32,8 @@ class Node:
     """By the bytes of their first block."""
     sequence: int | None = None
     """The id of the path that ends here. `None`: paths go on from here (or this is the empty root)."""
+    n_paths: int = 1
+    """Paths that run through it or end here; of no meaning at the root."""
     pins: set[int] = field(default_factory=set)
     """Running slots whose KV cells these are too."""
     used: int = 0
@@ -67,6 +69,8 @@ class PrefixTree:
         """Tokens of nodes that left the tree while two or more slots were using their cells."""
         self.n_shared_tokens = 0
         """Sum of `shared_tokens` over the slots: a cell used by three slots counts three times."""
+        self.n_common_tokens = 0
+        """Tokens of the nodes that two or more paths run through."""
         self.block_bytes = block_tokens * TOKEN_BYTES
         self._pinned: dict[int, set[Node]] = {}
         self._orphans: set[Node] = set()
@@ -155,7 +159,7 @@ class PrefixTree:
         assert node.start < at < node.stop
         cut = (at - node.start) * TOKEN_BYTES
         size = self.block_bytes
-        upper = Node(node.key[:cut], node.start, node.parent, pins=set(node.pins), used=node.used)
+        upper = Node(node.key[:cut], node.start, node.parent, n_paths=node.n_paths, pins=set(node.pins), used=node.used)
         node.parent.children[upper.key[:size]] = upper
         node.key, node.start, node.parent = node.key[cut:], at, upper
         upper.children[node.key[:size]] = node
@@ -179,11 +183,14 @@ class PrefixTree:
     def grow(self, node: Node, key: bytes, slot: int | None) -> Node:
         """Add tokens after `node`, pinned by `slot` unless that is `None`, and return the node that they end.
 
-        They lengthen `node` itself where it is a leaf with just these users, and become a new child otherwise.
+        They lengthen `node` itself where it is a leaf with just these users, and become a new child otherwise. Where no
+        path ends at `node`, they are the end of a new one.
         """
         pins = set() if slot is None else {slot}
         n_tokens = len(key) // TOKEN_BYTES
         self.n_tokens += n_tokens
+        if node.sequence is None:
+            self._count_path(node, 1)
         if node.sequence is not None and node.pins == pins:
             node.key += key
             end = node
@@ -199,7 +206,7 @@ class PrefixTree:
         return end
 
     def remove(self, leaf: Node) -> Node:
-        """Take a leaf out of the tree and return its parent.
+        """Take a leaf out of the tree and return its parent, at which its path ends now unless others go on from there.
 
         Cells that one slot is using become its own; those that several use are accounted as orphans until one is left.
         """
@@ -209,6 +216,8 @@ class PrefixTree:
         del parent.children[leaf.key[: self.block_bytes]]
         leaf.parent = None
         self.n_tokens -= leaf.n_tokens
+        if parent.children:
+            self._count_path(parent, -1)
         if not leaf.pins:
             self.n_idle_tokens -= leaf.n_tokens
         else:
@@ -216,6 +225,13 @@ class PrefixTree:
             self.n_orphan_tokens += leaf.n_tokens
             self._settle_orphan(leaf)
         return parent
+
+    def _count_path(self, node: Node, change: int) -> None:
+        """Note that a path that goes on from `node` has come (1) or gone (-1)."""
+        for each in node.path():
+            if min(each.n_paths, each.n_paths + change) == 1:
+                self.n_common_tokens += change * each.n_tokens
+            each.n_paths += change
 
     # --- pins -------------------------------------------------------------------------------------------------------
 
@@ -287,6 +303,8 @@ class PrefixTree:
             law(parent is self.root or parent.used >= node.used, "a path is used whenever its continuation is")
             law((node.sequence is None) == bool(node.children), "exactly the leaves end a path")
         law(self.root.sequence is None, "the root ends no path")
+        law(all(n.n_paths == len(list(self.ends_below(n))) for n in nodes), "nodes count the paths through them")
+        law(self.n_common_tokens == sum(n.n_tokens for n in nodes if n.n_paths > 1), "common tokens sum over nodes")
         everything = [*nodes, *self._orphans]
         law(self.n_tokens == sum(n.n_tokens for n in nodes), "tokens sum over nodes")
         law(self.n_idle_tokens == sum(n.n_tokens for n in nodes if not n.pins), "idle tokens sum over unpinned nodes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,6 +60,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.once: set[tuple[int, ...]] = set()
         """Every prefix of whole blocks that was cached since the last clear."""
         self.lookups = self.asked = self.hits = self.read = 0
+        self.missed_at: int | None = None
 
     # --- what the machine knows ---------------------------------------------------------------------------------
 
@@ -121,6 +123,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert match.tokens == expected
         assert match.divergence == self.cache.last_divergence == divergence
         self.lookups, self.asked, self.hits = self.lookups + 1, self.asked + len(key), self.hits + expected
+        self.missed_at = None if divergence is None else divergence.position
         if expected:
             assert match.sequence is not None
             assert self.kv.held(match.sequence)[:expected] == prompt[:expected]
@@ -271,8 +274,19 @@ class CacheMachine(RuleBasedStateMachine):
         assert (taken.lookups, taken.lookup_tokens, taken.hit_tokens) == (self.lookups, self.asked, self.hits)
         assert taken.blocks_read == self.read
         assert taken.resident_blocks * self.block == self.cache.resident_tokens
-        assert self.cache.take_counters().lookups == 0
+        assert (taken.shared_blocks, taken.missed_at) == (self.expected_shared_blocks(), self.missed_at)
+        quiet = self.cache.take_counters()
+        assert (quiet.lookups, quiet.missed_at) == (0, None)
+        assert (quiet.resident_blocks, quiet.shared_blocks) == (taken.resident_blocks, taken.shared_blocks)
         self.lookups = self.asked = self.hits = self.read = 0
+        self.missed_at = None
+
+    def expected_shared_blocks(self) -> int:
+        """Distinct beginnings of paths, block by block, that two or more paths have."""
+        if not self.unified:
+            return 0
+        beginnings = Counter(p[:n] for p in self.paths().values() for n in range(self.block, len(p) + 1, self.block))
+        return sum(1 for n_paths in beginnings.values() if n_paths > 1)
 
 
 class GuardedCacheMachine(CacheMachine):

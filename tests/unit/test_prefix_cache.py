@@ -366,6 +366,7 @@ def test_counters_are_differences_and_levels() -> None:
         blocks_written=2,
         resident_blocks=2,
         resident_paths=1,
+        missed_at=4,
     )
     quiet = CacheCounters(resident_blocks=2, resident_paths=1)
     assert kept.take_counters() == quiet
@@ -382,3 +383,34 @@ def test_a_broken_law_is_noticed() -> None:
     kept._tree.n_idle_tokens += 1
     with pytest.raises(AssertionError, match="idle tokens"):
         kept.check_integrity()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_blocks_that_several_paths_run_through_are_counted_while_there_are_several(shared: bool) -> None:
+    kept = PrefixCache(range(10, 14), block_tokens=4, shared=shared)
+
+    def shared_blocks() -> int:
+        return kept.take_counters().shared_blocks
+
+    keep(kept, [*A, *B, *C])
+    assert shared_blocks() == 0
+    keep(kept, [*A, *B, *D])
+    assert shared_blocks() == (2 if shared else 0)  # with split KV each path has its own copy
+    keep(kept, [*A, *D])
+    assert shared_blocks() == (2 if shared else 0)
+    kept.forget(10)
+    assert shared_blocks() == (1 if shared else 0)
+    kept.forget(11)
+    assert shared_blocks() == 0
+
+
+def test_only_the_last_look_up_of_a_step_says_where_it_missed() -> None:
+    kept = cache()
+    keep(kept, [*A, *B])
+    kept.match([*A, *C, *C])
+    kept.match([*A, *B])
+    assert kept.take_counters().missed_at is None
+    kept.match([*A, *B])
+    kept.match([*A, 2, 2, 9, 9])
+    assert kept.take_counters().missed_at == 6
+    assert kept.take_counters(copied_bytes=1).missed_at is None
