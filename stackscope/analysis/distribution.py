@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 EXACT_VALUES: Final = 65_536
 """Values kept as they are (512 KiB); beyond, they are folded into a histogram."""
@@ -42,6 +42,22 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, object]:
         """The figures by name, with the names of the unsupported ones."""
         return {**msgspec.structs.asdict(self), "unsupported": list(self.unsupported)}
+
+
+def spread_of(kept: Sequence[float]) -> Spread:
+    """The distribution of at least one value, all of them kept."""
+    values = np.asarray(kept)
+    p50, p90, p95, p99 = (float(p) for p in np.percentile(values, PERCENTILES))
+    return Spread(
+        n=len(values),
+        mean=float(values.mean()),
+        min=float(values.min()),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        max=float(values.max()),
+    )
 
 
 class Distribution:
@@ -89,18 +105,7 @@ class Distribution:
         if self._folded > 0:
             self._fold()
             return self._from_histogram()
-        values = np.asarray(self._values)
-        p50, p90, p95, p99 = (float(p) for p in np.percentile(values, PERCENTILES))
-        return Spread(
-            n=len(values),
-            mean=float(values.mean()),
-            min=float(values.min()),
-            p50=p50,
-            p90=p90,
-            p95=p95,
-            p99=p99,
-            max=float(values.max()),
-        )
+        return spread_of(self._values)
 
     def _fold(self) -> None:
         """Move the values kept so far into the histogram."""

@@ -50,7 +50,7 @@ class DraftedTokens(Metric[int]):
     needs: ClassVar[tuple[Need, ...]] = ("steps", "acceptance")
 
     def compute(self, figures: Figures) -> int | None:
-        return sum(drafted * n for (drafted, _, _), n in figures.steps.work.verifications.items())
+        return drafted_tokens(figures.steps.work.verifications)
 
 
 class AcceptanceRate(Metric[float]):
@@ -64,8 +64,7 @@ class AcceptanceRate(Metric[float]):
 
     def compute(self, figures: Figures) -> float | None:
         table = figures.steps.work.verifications
-        drafted = sum(drafted * n for (drafted, _, _), n in table.items())
-        return ratio(sum(committed(key) * n for key, n in table.items()), drafted)
+        return ratio(committed_tokens(table), drafted_tokens(table))
 
 
 class AcceptanceByPosition(Metric[tuple[float, ...]]):
@@ -148,6 +147,16 @@ def committed(verification: tuple[int, int, int]) -> int:
     """Drafted tokens of a (drafted, accepted, emitted) verification that entered the output."""
     _, accepted, emitted = verification
     return min(accepted, emitted)
+
+
+def drafted_tokens(verifications: Mapping[tuple[int, int, int], int]) -> int:
+    """Tokens that were drafted and fed to the target."""
+    return sum([drafted * n for (drafted, _, _), n in verifications.items()])
+
+
+def committed_tokens(verifications: Mapping[tuple[int, int, int], int]) -> int:
+    """Of the drafted tokens, those that entered the output."""
+    return sum([committed(key) * n for key, n in verifications.items()])
 
 
 def by_position(verifications: Mapping[tuple[int, int, int], int]) -> list[tuple[int, int]]:

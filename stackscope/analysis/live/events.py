@@ -1,0 +1,93 @@
+"""Changes, refusals and marks as the lines and labels that are shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis.live.snapshot import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stackscope.analysis.live.snapshot import Effect
+    from stackscope.records import ConfigEvent, Mark, TrafficEvent
+    from stackscope.toggles import Setting
+
+MOST_EVENTS: Final = 50
+_MOST_NAMED: Final = 2
+"""Changes named in a label; of more, it says only that there are."""
+_MEASURED: Final = frozenset({"live", "rebuild", "traffic"})
+
+
+class Events:
+    """The newest events, and what has become of each."""
+
+    def __init__(self, effect_of: Callable[[int], Effect | None]) -> None:
+        self._effect_of = effect_of
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        """Newest first."""
+
+    def add_change(self, event: ConfigEvent) -> None:
+        """Take a change, or the refusal of one."""
+        self._events.appendleft(
+            Event(
+                at_ns=event.at_ns,
+                kind=event.kind,
+                by=event.by,
+                changes=event.changes,
+                label=(event.reason or "") if event.kind == "refused" else "",
+                duration_ns=event.duration_ns,
+                requeued=event.requeued,
+            )
+        )
+
+    def add_traffic(self, event: TrafficEvent, changes: Mapping[str, tuple[Setting, Setting]]) -> None:
+        """Take a change of the load, as values before and after."""
+        self._events.appendleft(Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes)))
+
+    def add_mark(self, mark: Mark) -> None:
+        self._events.appendleft(Event(at_ns=mark.at_ns, kind="mark", label=mark.label))
+
+    def newest(self) -> tuple[Event, ...]:
+        """Newest first, with their effects as far as they are measured now."""
+        for place, event in enumerate(self._events):
+            if event.kind in _MEASURED:
+                effect = self._effect_of(event.at_ns)
+                if effect is not event.effect:
+                    self._events[place] = msgspec.structs.replace(event, effect=effect)
+        return tuple(self._events)
+
+    def labels(self, from_ns: int) -> tuple[tuple[int, str], ...]:
+        """When something changed or was marked since then, and what, oldest first."""
+        recent = [event for event in self._events if event.at_ns >= from_ns and event.kind != "refused"]
+        return tuple([(event.at_ns, label_of(event)) for event in reversed(recent)])
+
+
+def label_of(event: Event) -> str:
+    """What an event was, short enough to stand at a line of a chart: `slots 4`, `draft length 5`, a mark's name."""
+    if event.kind == "mark":
+        return event.label
+    if not event.changes:
+        return event.kind
+    named = [f"{name.replace('_', ' ')} {_value(name, after)}" for name, (_, after) in event.changes.items()]
+    more = " and more" if len(named) > _MOST_NAMED else ""
+    return ", ".join(named[:_MOST_NAMED]) + more
+
+
+def _value(name: str, value: Setting) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "on" if value else "off"
+        case float():
+            return units.number(value)
+        case str() if name.endswith("model"):
+            return PurePath(value).stem
+        case _:
+            return str(value)

@@ -1,0 +1,133 @@
+"""What dominates, by the measured phase shares alone: a name only where they are clear, and no flicker.
+
+Rules of the taxonomy: a share of at least 35 %, or a lead of ten points; and none is named while more than a tenth of
+the time is unexplained. What would confirm a name (a probe, a counterfactual) is not looked at here, and the verdict
+says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.analysis.live.snapshot import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stackscope.analysis.live.snapshot import Window
+
+LEAST_SHARE: Final = 0.35
+LEAST_LEAD: Final = 0.10
+MOST_UNEXPLAINED: Final = 0.10
+HOLD_NS: Final = 2_000_000_000
+"""How long another name must lead before it takes over."""
+
+DECODE: Final = "Decode forward"
+PREFILL: Final = "Prefill"
+DRAFTING: Final = "Drafting"
+HOST: Final = "Host"
+IDLE: Final = "Idle"
+
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    PREFILL: ("prefill",),
+    DECODE: ("decode", "verify"),
+    DRAFTING: ("draft",),
+    HOST: ("sample", "schedule", "emit", "shadow"),
+    IDLE: ("idle",),
+}
+"""Parts of the wall time that are named together. Decode and verify rows share forwards, which are timed as a whole."""
+
+_BASIS: Final = "by phase shares alone"
+_HOST_WORK: Final = {"sample": "sampling", "schedule": "scheduling", "emit": "emitting text", "shadow": "shadows"}
+
+
+class Verdicts:
+    """Follows the shares of the last seconds; a new name must lead for two seconds before it is named."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._since_ns: int | None = None
+        self._previous: str | None = None
+        self._candidate: str | None = None
+        self._candidate_since_ns: int | None = None
+
+    def update(self, at_ns: int, parts: Mapping[str, float] | None) -> None:
+        """Take the shares of `snapshot.PARTS` in the last seconds up to `at_ns`. `None`: not known."""
+        name = None if parts is None else leader(grouped(parts))
+        if name == self._name:
+            self._candidate_since_ns = None
+            return
+        if self._candidate_since_ns is None or name != self._candidate:
+            self._candidate, self._candidate_since_ns = name, at_ns
+        if at_ns - self._candidate_since_ns >= HOLD_NS:
+            if self._name is not None:
+                self._previous = self._name
+            self._name, self._since_ns = name, self._candidate_since_ns
+            self._candidate_since_ns = None
+
+    def verdict(self, window: Window) -> Verdict:
+        """What is named now, with the figures of a window."""
+        if not window.parts:
+            return Verdict(sentence="nothing is known of the last seconds")
+        parts = {part.name: part.share for part in window.parts}
+        shares = grouped(parts)
+        name = self._name
+        if name is None:
+            why = _why_none(parts["unexplained"], shares)
+            return Verdict(basis="phases", sentence=why, since_ns=self._since_ns, previous=self._previous)
+        others = sorted([other for other in GROUPS if other != name], key=lambda other: -shares[other])
+        return Verdict(
+            basis="phases",
+            name=name,
+            share=shares[name],
+            sentence=f"{_number_behind(name, window, parts)}; {_BASIS}",
+            rejected=tuple(
+                [f"{other.lower()} {units.percent(shares[other])}" for other in others if shares[other] > 0]
+            ),
+            since_ns=self._since_ns,
+            previous=self._previous,
+        )
+
+
+def grouped(parts: Mapping[str, float]) -> dict[str, float]:
+    """Share of each group of `GROUPS`, from the shares of the parts."""
+    return {name: sum([parts[part] for part in members]) for name, members in GROUPS.items()}
+
+
+def leader(shares: Mapping[str, float]) -> str | None:
+    """The group that dominates. `None`: none does, or too much is unexplained (what the groups leave of the whole)."""
+    if 1.0 - sum(shares.values()) > MOST_UNEXPLAINED:
+        return None
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    is_clear = shares[first] >= LEAST_SHARE or shares[first] - shares[second] >= LEAST_LEAD
+    return first if is_clear else None
+
+
+def _why_none(unexplained: float, shares: Mapping[str, float]) -> str:
+    if unexplained > MOST_UNEXPLAINED:
+        return f"{units.percent(unexplained)} of the time is unexplained, too much to name anything"
+    if leader(shares) is not None:
+        return "two seconds of steps are needed"
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    return (
+        f"nothing dominates: {first.lower()} {units.percent(shares[first])}, "
+        f"{second.lower()} {units.percent(shares[second])}; {_BASIS}"
+    )
+
+
+def _number_behind(name: str, window: Window, parts: Mapping[str, float]) -> str:
+    """One number that belongs to a name."""
+    if name == DECODE:
+        if window.bytes_per_step is None or window.forward_bytes_per_s is None:
+            return f"steps take {units.duration(window.step_ns)}"
+        size, speed = units.data_size(window.bytes_per_step), units.bandwidth(window.forward_bytes_per_s)
+        return f"steps of {units.duration(window.step_ns)} move {size} at {speed} (modelled)"
+    if name == PREFILL:
+        return f"prompts are computed at {units.token_rate(window.prefill_tokens_per_s)}"
+    if name == DRAFTING:
+        return f"{units.percent(window.acceptance)} of what is drafted enters the output"
+    if name == IDLE:
+        return f"steps run for {units.percent(1.0 - parts['idle'])} of the time"
+    largest = max(GROUPS[HOST], key=lambda part: parts[part])
+    return f"most of it {_HOST_WORK[largest]}, {units.percent(parts[largest])}"
