@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from stackscope.cgroups import available_memory
 from stackscope.engine import sizing
 from stackscope.engine.llama import Context, Model, supports_offload
 from stackscope.engine.memory import Memory
@@ -162,18 +163,6 @@ def return_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
-
-
-def available_memory() -> int | None:
-    """Bytes that could be allocated now without swapping. `None`: this system does not say."""
-    try:
-        text = Path("/proc/meminfo").read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
 
 
 def probe_trim(context: Context, model: Model | None) -> str | None:

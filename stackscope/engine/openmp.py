@@ -41,6 +41,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from stackscope.cgroups import cpu_quota
 from stackscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,8 +109,11 @@ def usable_cores() -> int:
     if not hasattr(os, "sched_getaffinity"):
         return os.cpu_count() or 1
     allowed = os.sched_getaffinity(0)
-    cores = len({_siblings(cpu) & allowed for cpu in allowed})
-    quota = cpu_quota()
+    return within_quota(len({_siblings(cpu) & allowed for cpu in allowed}), cpu_quota())
+
+
+def within_quota(cores: int, quota: float | None) -> int:
+    """How many of the cores a quota of so many cores' worth of time can keep busy, at least one. `None`: all."""
     return cores if quota is None else max(1, min(cores, ceil(quota)))
 
 
@@ -129,35 +133,3 @@ def parse_cpu_list(text: str) -> frozenset[int]:
         first, dash, last = part.partition("-")
         found.update(range(int(first), int(last if dash else first) + 1))
     return frozenset(found)
-
-
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """CPUs' worth of time that the control groups (version 2) grant. `None`: no limit, or not told.
-
-    `root` is where /proc and /sys are found.
-    """
-    try:
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    own = next((line[3:] for line in groups if line.startswith("0::")), None)
-    if own is None:
-        return None
-    mount = root / "sys/fs/cgroup"
-    quotas = []
-    folder = mount / own.strip("/")
-    for level in (folder, *folder.parents):
-        limit = _limit(level / "cpu.max")
-        if limit is not None:
-            quotas.append(limit)
-        if level == mount:
-            break
-    return min(quotas, default=None)
-
-
-def _limit(path: Path) -> float | None:
-    try:
-        quota, period = path.read_text().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else int(quota) / int(period)

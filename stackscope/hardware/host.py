@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 import psutil
 
-ROOT: Final = Path("/")
+from stackscope.cgroups import cpu_quota as cpu_quota
+from stackscope.cgroups import memory_limit, read
 
-_UNLIMITED_BYTES: Final = 1 << 60
-"""Version 1 of control groups writes no limit as a number near 2⁶³."""
+ROOT: Final = Path("/")
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,52 +71,22 @@ def allowed_cores() -> frozenset[int] | None:
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
-def cpu_quota(root: Path = ROOT) -> float | None:
-    """Cores' worth of time that control groups grant this process, the tightest of all levels. `None`: no limit."""
-    quotas: list[float] = []
-    for folder in _groups(root, ""):
-        quota, _, period = _text(folder / "cpu.max").partition(" ")
-        if quota.isdigit() and period.isdigit() and int(period) > 0:
-            quotas.append(int(quota) / int(period))
-    for folder in _groups(root, "cpu"):
-        quota, period = _text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us")
-        if quota.isdigit() and period.isdigit() and int(period) > 0:
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
-
-
-def memory_limit(root: Path = ROOT) -> tuple[int | None, int]:
-    """(bytes that control groups allow, bytes used of that). `None`: no limit, and then nothing is used of it."""
-    limits: list[tuple[int, int]] = []
-    for controller, limit_name, used_name in (
-        ("", "memory.max", "memory.current"),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        for folder in _groups(root, controller):
-            limit, used = _text(folder / limit_name), _text(folder / used_name)
-            if limit.isdigit() and int(limit) < _UNLIMITED_BYTES:
-                limits.append((int(limit), int(used) if used.isdigit() else 0))
-    if not limits:
-        return None, 0
-    return min(limits, key=lambda pair: pair[0] - pair[1])
-
-
 def processor_name(root: Path = ROOT) -> str | None:
     """The processor's name. `None`: nobody says."""
-    found = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    found = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", read(root / "proc/cpuinfo"), re.MULTILINE)
     return found[1].strip() if found else platform.processor() or None
 
 
 def instructions(root: Path = ROOT) -> frozenset[str]:
     """Instruction set extensions as the kernel spells them; empty where it does not say."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", read(root / "proc/cpuinfo"), re.MULTILINE)
     return frozenset(found[1].split()) if found else frozenset()
 
 
 def system_name(root: Path = ROOT) -> str:
     """`Linux 6.1 (Debian GNU/Linux 12)`."""
     name = f"{platform.system()} {platform.release()}".strip()
-    distribution = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(root / "etc/os-release"), re.MULTILINE)
+    distribution = re.search(r'^PRETTY_NAME="?([^"\n]+)', read(root / "etc/os-release"), re.MULTILINE)
     return f"{name} ({distribution[1]})" if distribution else name
 
 
@@ -130,27 +100,3 @@ def gpu_drivers(root: Path = ROOT) -> tuple[str, ...]:
     if platform.system() == "Darwin" and platform.machine() == "arm64":
         found.append("apple")
     return tuple(found)
-
-
-def _groups(root: Path, controller: str) -> list[Path]:
-    """Folders of this process's control group and all above it; `controller` is empty for version 2.
-
-    Inside a container the path that the kernel names may not be visible, but the root of what is mounted is.
-    """
-    base = root / "sys/fs/cgroup" / controller
-    path = ""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, named = rest.partition(":")
-        if controller in controllers.split(","):
-            path = named.strip("/")
-    parts = [part for part in path.split("/") if part not in ("", "..")]
-    return [base.joinpath(*parts[:n]) for n in range(len(parts), -1, -1)]
-
-
-def _text(path: Path) -> str:
-    """A file of the kernel's; empty where there is none or it may not be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackscope.engine import openmp
-from stackscope.engine.openmp import child_environment, cpu_quota, default_spins, parse_cpu_list, usable_cores
+from stackscope.engine.openmp import child_environment, default_spins, parse_cpu_list, usable_cores, within_quota
 from stackscope.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CORES = usable_cores()
 ALLOWED = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
@@ -91,34 +87,16 @@ def test_what_is_no_cpu_list_is_an_error(text: str) -> None:
         parse_cpu_list(text)
 
 
-def groups(root: Path, own: str, limits: dict[str, str]) -> Path:
-    """A machine's files: this process in group `own`, and `cpu.max` of some groups."""
-    (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/cgroup").write_text(own)
-    for group, limit in limits.items():
-        folder = root / "sys/fs/cgroup" / group
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cpu.max").write_text(limit)
-    return root
+@pytest.mark.parametrize(("quota", "cores"), [(None, 4), (0.1, 1), (1.0, 1), (1.5, 2), (4.0, 4), (9.0, 4)])
+def test_a_quota_leaves_as_many_cores_as_it_can_keep_busy(quota: float | None, cores: int) -> None:
+    assert within_quota(4, quota) == cores
 
 
-class TestQuota:
-    def test_none_where_nothing_is_told(self, tmp_path: Path) -> None:
-        assert cpu_quota(tmp_path) is None
-        assert cpu_quota(groups(tmp_path, "1:cpu:/\n", {})) is None  # Version 1 only.
-
-    def test_none_where_there_is_no_limit(self, tmp_path: Path) -> None:
-        assert cpu_quota(groups(tmp_path, "0::/a\n", {"a": "max 100000\n"})) is None
-
-    def test_a_container_sees_its_limit_at_the_root(self, tmp_path: Path) -> None:
-        assert cpu_quota(groups(tmp_path, "0::/\n", {"": "150000 100000\n"})) == 1.5
-
-    def test_the_tightest_of_a_group_and_those_above_counts(self, tmp_path: Path) -> None:
-        limits = {"a": "200000 100000", "a/b": "max 100000", "a/b/c": "400000 100000"}
-        assert cpu_quota(groups(tmp_path, "0::/a/b/c\n", limits)) == 2.0
-
-    def test_a_file_that_says_nothing_sensible_limits_nothing(self, tmp_path: Path) -> None:
-        assert cpu_quota(groups(tmp_path, "0::/\n", {"": "?\n"})) is None
+@pytest.mark.skipif(not ALLOWED, reason="no affinity on this system")
+@pytest.mark.parametrize("quota", [0.5, 1.0])
+def test_no_more_cores_are_used_than_the_quota_keeps_busy(monkeypatch: pytest.MonkeyPatch, quota: float) -> None:
+    monkeypatch.setattr(openmp, "cpu_quota", lambda: quota)
+    assert usable_cores.__wrapped__() == 1
 
 
 @pytest.mark.skipif(not ALLOWED, reason="no affinity on this system")
