@@ -1,0 +1,271 @@
+"""The application: it shows frames as they come, and passes on what the user asks for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from textual.app import App
+from textual.message import Message
+from textual.theme import Theme
+
+from stackscope.analysis.live.snapshot import Snapshot
+from stackscope.tui import theme
+from stackscope.tui.bindings import Keymap, bindings
+from stackscope.tui.control import SPEEDS
+from stackscope.tui.feed import Feed, Frame
+from stackscope.tui.look import UNICODE, Look
+from stackscope.tui.screens.live import LiveScreen
+from stackscope.tui.screens.running import FrameScreen
+from stackscope.tui.source import Status
+from stackscope.tui.toggling import Toggling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.binding import BindingType
+    from textual.screen import Screen
+
+    from stackscope.errors import StackscopeError
+    from stackscope.tui.control import Control, Playback
+    from stackscope.tui.feed import View
+    from stackscope.tui.pane import Pane
+    from stackscope.tui.source import Source
+
+NOTICE_S: Final = 6.0
+"""How long a sentence stays on the screen."""
+
+
+def new_view() -> View:
+    """The present of one session. Imported late: it is needed once there are records."""
+    from stackscope.analysis.live.view import LiveView
+
+    return LiveView()
+
+
+class StackscopeApp(App[None]):
+    """The screen around a source and its control."""
+
+    TITLE = "stackscope"
+    CSS = """
+    Screen { background: $background; color: $foreground; overflow: hidden; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen}
+    DEFAULT_MODE = "live"
+
+    class Fed(Message):
+        """A frame waits."""
+
+    def __init__(
+        self,
+        source: Source,
+        control: Control,
+        *,
+        playback: Playback | None = None,
+        kind: theme.Kind = "dark",
+        look: Look = UNICODE,
+        keys: Keymap | None = None,
+        make_view: Callable[[], View] = new_view,
+        cores: int | None = None,
+        **options: Any,
+    ) -> None:
+        """`playback` is the control itself where a recording is played. `cores` are those that the engine may use.
+
+        `options` are Textual's: which driver draws.
+        """
+        self.kind = kind
+        self.look = look
+        super().__init__(**options)
+        self.control = control
+        self.playback = playback
+        self.keys = keys or Keymap()
+        self.frame = Frame(snapshot=Snapshot(), status=Status())
+        """The newest."""
+        self.toggling = Toggling(control, cores=cores)
+        self.is_paused = False
+        self.fault: BaseException | None = None
+        """What ended the screen that should not have. `None`: nothing."""
+        self._told_failure: StackscopeError | None = None
+        self._is_end_wanted = False
+        self.feed = Feed(source, make_view=make_view, announce=self._announce, is_stalled=self._is_stalled)
+
+    # The beginning and the end
+
+    def on_mount(self) -> None:
+        for kind in ("dark", "light", "ansi", "mono"):
+            self.register_theme(_textual_theme(kind))
+        self.theme = f"stackscope-{self.kind}"
+        self.set_keymap(dict(self.keys.keys))
+        for complaint in self.keys.complaints:
+            self.tell(complaint, is_warning=True)
+        # What the source has to load would only delay the first picture.
+        self.call_after_refresh(self.feed.start)
+        if self._is_end_wanted:
+            self.exit()
+
+    def end_soon(self) -> None:
+        """Leave, as on a signal: from any thread, at any time."""
+        self._is_end_wanted = True
+        if self.is_running:
+            self.feed.stop()
+            self.call_later(self.exit)
+
+    async def action_quit(self) -> None:
+        """Leave. The source is closed while the terminal is given back."""
+        self.end_soon()
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C leaves, as it does everywhere else."""
+        self.end_soon()
+
+    def action_suspend_process(self) -> None:
+        """Stop the whole job, as ^Z on a terminal does: whoever started this program stops with it."""
+        os.killpg(os.getpgrp(), signal.SIGTSTP)
+
+    # Frames
+
+    def _announce(self) -> None:
+        """A frame waits: called by the feed's thread."""
+        self.post_message(self.Fed())
+
+    def _is_stalled(self) -> bool:
+        return bool(getattr(self._driver, "is_stalled", False))
+
+    def on_stackscope_app_fed(self) -> None:
+        """Show the newest frame."""
+        if self.feed.fault is not None:
+            self.fault = self.feed.fault
+            self.exit()
+            return
+        frame = self.feed.take_frame()
+        if frame is not None:
+            self.take(frame)
+
+    def take(self, frame: Frame) -> None:
+        """Show a frame."""
+        self.frame = frame
+        self.toggling.see(frame.snapshot)
+        for notice in frame.status.notices:
+            self.tell(notice, is_warning=True)
+        for screen in self.screen_stack:
+            if isinstance(screen, FrameScreen):
+                screen.show(frame)
+        failure = frame.status.failure
+        if failure is not self._told_failure:
+            self._told_failure = failure
+            if failure is not None:
+                self._tell_failure(failure)
+
+    def _tell_failure(self, failure: StackscopeError) -> None:
+        from stackscope.tui.screens.dialogs import EngineEnded
+
+        has_begun = self.frame.snapshot.header is not None
+        self.push_screen(
+            EngineEnded(failure, has_begun=has_begun, recording=self.frame.status.recorded), self._answer_failure
+        )
+
+    def _answer_failure(self, is_restart_wanted: bool | None) -> None:
+        if is_restart_wanted:
+            self._say(self.control.restart())
+            self.toggling.forget()
+
+    # What the user asks for
+
+    def tell(self, text: str, *, is_warning: bool = False) -> None:
+        """Show a sentence for a while."""
+        self.notify(text, severity="warning" if is_warning else "information", timeout=NOTICE_S, markup=False)
+
+    def _say(self, refusal: str | None) -> None:
+        if refusal is not None:
+            self.tell(refusal, is_warning=True)
+
+    def press_toggle(self, toggle: str, direction: int) -> None:
+        """Go to the next value of a toggle, or the one before."""
+        said = self.toggling.press(toggle, 1 if direction > 0 else -1)
+        if said is not None:
+            self.tell(said.text, is_warning=said.is_refusal)
+        self.feed.wake()
+
+    def ask_mark(self) -> None:
+        """Ask for a mark's name, and put it."""
+        from stackscope.tui.screens.dialogs import MarkDialog
+
+        if not self.control.is_live:
+            self._say(self.control.mark(""))
+            return
+        self.push_screen(MarkDialog(), self._put_mark)
+
+    def _put_mark(self, label: str | None) -> None:
+        if label is not None:
+            self._say(self.control.mark(label))
+
+    def toggle_recording(self) -> None:
+        """Start a recording, or end it."""
+        self._say(self.control.record(is_wanted=self.control.recording is None))
+
+    def toggle_pause(self) -> None:
+        """Hold the display still, or the recording that is played."""
+        playback = self.playback
+        if playback is not None:
+            playback.pause() if playback.is_playing else playback.play()
+            return
+        self.is_paused = not self.is_paused
+        self.feed.is_paused = self.is_paused
+        if self.is_paused:
+            self.take(self.frame)
+        else:
+            self.feed.wake()
+
+    def play_step(self, n: int) -> None:
+        """Play single steps, back where `n` is negative."""
+        if self.playback is not None:
+            self.playback.step(n)
+
+    def change_speed(self, direction: int) -> None:
+        """Play a recording faster or slower."""
+        if self.playback is not None:
+            speed = self.playback.speed
+            place = min(range(len(SPEEDS)), key=lambda n: abs(SPEEDS[n] - speed))
+            self.playback.set_speed(SPEEDS[min(max(place + direction, 0), len(SPEEDS) - 1)])
+
+    def seek_by(self, seconds: int | None) -> None:
+        """Go on or back in a recording. `None`: to its beginning."""
+        if self.playback is not None:
+            self.playback.seek(0 if seconds is None else self.playback.position_ns + seconds * 1_000_000_000)
+
+    def want_text(self, *, is_wanted: bool) -> None:
+        """Whether the text of requests is looked at by anybody."""
+        if self.control.is_live:
+            self.control.show_text(is_wanted=is_wanted)
+
+    def text_of(self, request: int) -> str | None:
+        """What a request has generated, or its end. `None`: not known."""
+        return self.feed.texts.tail(request)
+
+    def explain_pane(self, pane: Pane) -> None:
+        """Say what the numbers of a pane mean."""
+        text = f"{pane.help.meaning}\n\n{pane.help.formula}\n\n{pane.help.moves}"
+        self.notify(text, title=pane.title, timeout=30, markup=False)
+
+    def action_show(self, mode: str) -> None:
+        """Go to another screen."""
+        if mode in self.MODES:
+            self.switch_mode(mode)
+
+
+def _textual_theme(kind: theme.Kind) -> Theme:
+    """A theme of Textual's with the colours of ours."""
+    base = theme.BASES.get(kind)
+    if base is None:
+        return Theme(
+            name=f"stackscope-{kind}", primary="ansi_yellow", accent="ansi_yellow", foreground="ansi_default",
+            background="ansi_default", surface="ansi_default", panel="ansi_default", ansi=True,
+            variables={"border": "ansi_bright_black"},
+        )  # fmt: skip
+    return Theme(
+        name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,
+        background=base.background, surface=base.surface, panel=base.surface, success=base.good, warning=base.warning,
+        error=base.bad, dark=base.is_dark,
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""The single lines of the live screen: what runs, which page is shown, how far a recording is, which keys there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.tui.layout import SHORT_NAMES
+from stackscope.tui.lines import Line, Span, cells, fitted, printable, spelled, spread, width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.tui.look import Look
+    from stackscope.tui.source import Playing, Status
+
+_METER: Final = 24
+"""Cells of the bar of a recording's position at most."""
+
+
+def header(snapshot: Snapshot, status: Status, room: int, look: Look, *, is_paused: bool) -> Line:
+    """The program, what runs, where, under which load; at the right, whether it is recorded, paused, or loading."""
+    left: Line = (Span(" stackscope  ", "title"), *_running(snapshot, status, look))
+    right = _state(snapshot, status, look, is_paused=is_paused)
+    return spread(spelled(left, look), spelled((*right, Span(" ")), look), room, look.ellipsis)
+
+
+def _running(snapshot: Snapshot, status: Status, look: Look) -> Line:
+    if snapshot.header is None:
+        return ()
+    models = [snapshot.model_name or ""]
+    draft, config = snapshot.header.draft_model, snapshot.config
+    if draft is not None and config is not None and config.draft_model is not None:
+        models.append(draft.name)
+    parts = [
+        printable(" + ".join(name for name in models if name)),
+        printable(snapshot.header.device),
+        printable(_load(snapshot, look)),
+    ]
+    if status.playing is None and snapshot.header.library:
+        parts.insert(2, printable(snapshot.header.library.partition(" | ")[0]))
+    dot = Span(f" {look.dot} ", "unit")
+    spans: list[Span] = []
+    for text in filter(None, parts):
+        spans += [dot, Span(text, "label")] if spans else [Span(text, "value")]
+    return tuple(spans)
+
+
+def _load(snapshot: Snapshot, look: Look) -> str:
+    assert snapshot.header is not None
+    workload = snapshot.header.workload
+    name = str(workload.get("name") or str(workload.get("path") or "").rpartition("/")[2])
+    if snapshot.rate is not None:
+        return f"{name} {units.request_rate(snapshot.rate)}"
+    return f"{name} {look.times}{units.count(snapshot.concurrency)}" if snapshot.concurrency is not None else name
+
+
+def _state(snapshot: Snapshot, status: Status, look: Look, *, is_paused: bool) -> Line:
+    if status.loading is not None:
+        fraction = "" if status.loading.fraction is None else f" {units.percent(round(status.loading.fraction, 2))}"
+        return (Span(f"{printable(status.loading.what)}{fraction}", "warning"),)
+    if status.failure is not None:
+        return (Span(f"{look.cross} the engine has ended", "bad"),)
+    parts: list[Span] = []
+    if is_paused:
+        parts.append(Span(f"{look.paused} paused", "warning"))
+    if status.playing is not None:
+        parts.append(Span("replay end" if status.playing.is_at_end else "replay", "accent"))
+    elif status.recording is not None:
+        parts.append(Span(f"{look.recording} rec {units.clock(status.recorded_ns)}", "bad"))
+    elif status.is_over:
+        parts.append(Span("finished", "accent"))
+    elif snapshot.header is not None:
+        parts.append(Span("not recording", "label"))
+    return tuple(span for part in parts for span in (part, Span("  ")))[:-1]
+
+
+def pages(names: Sequence[Sequence[str]], shown: int, room: int, look: Look, *, keys: str) -> Line:
+    """The pages by their panes, the one that is shown stands out; at the right, the keys that turn them."""
+    right: Line = (Span(keys, "key"), Span(" page ", "label"))
+    full = [" ".join(SHORT_NAMES[pane] for pane in panes) for panes in names]
+    short = [panes if n == shown else panes.partition(" ")[0] for n, panes in enumerate(full)]
+    for texts in (full, short):
+        left = _tabs(texts, shown, look)
+        if width(left) + width(right) <= room:
+            return spread(left, right, room)
+    return spread(_tabs([short[shown]], 0, look), right, room, look.ellipsis)
+
+
+def _tabs(texts: Sequence[str], shown: int, look: Look) -> Line:
+    spans = [Span(" ")]
+    for n, text in enumerate(texts):
+        pointer = look.pointer if n == shown else " "
+        spans.append(Span(f"{pointer}{text} ", "selected" if n == shown else "label"))
+    return tuple(spans)
+
+
+def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[str, str]]) -> Line:
+    """Where a recording stands, how fast it is played, and the keys for that."""
+    sign = "end" if playing.is_at_end else "playing" if playing.is_playing else "paused"
+    share = playing.position_ns / playing.end_ns if playing.end_ns else 1.0
+    meter = max(min(_METER, room // 5), 6)
+    full = min(int(share * meter + 1e-9), meter)
+    line: Line = (
+        Span(f" {sign:<8}", "accent"),
+        Span(units.clock(playing.position_ns), "value"),
+        Span(f" of {units.clock(playing.end_ns)} ", "label"),
+        Span(look.eighths[-1] * full, "chart"),
+        Span(look.track * (meter - full), "track"),
+        Span(f"  {look.times}{units.number(playing.speed)} ", "value"),
+    )
+    if playing.truncated is not None:
+        line = (*line, Span(f" {printable(playing.truncated)}", "warning"))
+    return fitted(_with_keys(line, keys, room), room, look.ellipsis)
+
+
+def footer(keys: Iterable[tuple[str, str]], room: int, look: Look, *, own_share: float | None) -> Line:
+    """The keys, as many as fit whole, and what the program itself costs, as a share of one core."""
+    cost: Line = (Span("own cost ", "label"), Span(units.percent(own_share), "value"), Span(" ")) if own_share else ()
+    left = _with_keys((Span(" "),), keys, room - width(cost) - 1)
+    return spread(spelled(left, look), spelled(cost, look), room, look.ellipsis)
+
+
+def _with_keys(line: Line, keys: Iterable[tuple[str, str]], room: int) -> Line:
+    left = room - width(line)
+    spans = list(line)
+    for key, label in keys:
+        size = cells(key) + cells(label) + 3
+        if size > left:
+            break
+        spans += [Span(key, "key"), Span(f" {label}  ", "label")]
+        left -= size
+    return tuple(spans)

@@ -1,0 +1,67 @@
+"""How often the screen is redrawn: as often as the process can afford within its share of one core."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+BUDGET: Final = 0.025
+"""Share of one core that the whole process may take; the promise is 3 %."""
+LEAST_S: Final = 0.25
+"""Nobody reads numbers that change faster than this; keys are answered at once all the same."""
+MOST_S: Final = 1.0
+"""Beyond this a display is no longer live, whatever it costs."""
+WINDOW_NS: Final = 5_000_000_000
+"""How far back the cost is measured."""
+SHOWN_NS: Final = 1_000_000_000
+"""Least time over which a cost is told: what is shorter depends on when one looks."""
+
+
+class Usage(NamedTuple):
+    """Sums since the process began, in nanoseconds."""
+
+    wall: int
+    cpu: int
+    """CPU time of all threads of the process."""
+    drawing: int
+    """The part of it that making and painting frames took."""
+    n_frames: int
+
+
+class Governor:
+    """Watches what frames cost and says how long to wait between two."""
+
+    def __init__(self, *, budget: float = BUDGET) -> None:
+        self._budget = budget
+        self._seen: deque[Usage] = deque()
+
+    def observe(self, usage: Usage) -> None:
+        """Note what has been used by now."""
+        self._seen.append(usage)
+        while len(self._seen) > 2 and usage.wall - self._seen[1].wall >= WINDOW_NS:
+            self._seen.popleft()
+
+    @property
+    def share(self) -> float | None:
+        """CPU time ÷ time of the last seconds: 1 is one core. `None`: too little has passed to say."""
+        if not self._seen or self._seen[-1].wall - self._seen[0].wall < SHOWN_NS:
+            return None
+        return (self._seen[-1].cpu - self._seen[0].cpu) / (self._seen[-1].wall - self._seen[0].wall)
+
+    @property
+    def interval_s(self) -> float:
+        """Time from one frame to the next.
+
+        What is left of the budget beside everything else the process does, but at least a fifth of it, pays for frames
+        that cost what they cost lately.
+        """
+        if len(self._seen) < 2:
+            return LEAST_S
+        first, last = self._seen[0], self._seen[-1]
+        n_frames, wall = last.n_frames - first.n_frames, last.wall - first.wall
+        if n_frames <= 0 or wall <= 0:
+            return LEAST_S
+        drawing = last.drawing - first.drawing
+        others = (last.cpu - first.cpu - drawing) / wall
+        affordable = max(self._budget - others, self._budget / 5)
+        return min(max(drawing / n_frames / 1e9 / affordable, LEAST_S), MOST_S)

@@ -1,0 +1,101 @@
+"""What the live screen asks and tells in the middle of things: a mark's name, an engine's last words, a question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from stackscope.tui.lines import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.app import ComposeResult
+
+    from stackscope.errors import StackscopeError
+
+LONGEST_MARK: Final = 60
+MOST_LAST_LINES: Final = 12
+
+_CSS: Final = """
+{name} {{ align: center middle; }}
+{name} > Vertical {{
+    width: 80%; max-width: 96; height: auto; max-height: 90%; padding: 1 2; background: $surface;
+    border: round $border;
+}}
+{name} Static {{ width: 100%; height: auto; }}
+{name} .title {{ text-style: bold; margin-bottom: 1; }}
+{name} .keys {{ margin-top: 1; }}
+{name} Input {{ width: 100%; height: 1; border: none; padding: 0; }}
+"""
+
+
+class MarkDialog(ModalScreen[str | None]):
+    """Asks for the name of a mark. An empty name is as good as none."""
+
+    CSS = _CSS.format(name="MarkDialog")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("Mark this moment", classes="title", markup=False)
+            yield Input(placeholder="its name", max_length=LONGEST_MARK)
+            yield Static("enter  put it     esc  leave", classes="keys", markup=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Put the mark."""
+        name = printable(event.value).strip()
+        self.dismiss(name or None)
+
+    def action_leave(self) -> None:
+        """Put no mark."""
+        self.dismiss(None)
+
+
+class EngineEnded(ModalScreen[bool]):
+    """Says why the engine ended, with its last words; the answer is whether to start it again."""
+
+    CSS = _CSS.format(name="EngineEnded")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "restart", show=False),
+        Binding("q,ctrl+q,ctrl+c", "quit_all", show=False),
+        Binding("escape", "look", show=False),
+    ]
+
+    def __init__(self, failure: StackscopeError, *, has_begun: bool, recording: Path | None = None) -> None:
+        """`recording` is what was recorded until then."""
+        super().__init__()
+        self._failure = failure
+        self._has_begun = has_begun
+        self._recording = recording
+
+    def compose(self) -> ComposeResult:
+        failure = self._failure
+        title = "The engine has ended" if self._has_begun else "The engine could not start"
+        with Vertical():
+            yield Static(title, classes="title", markup=False)
+            yield Static(failure.message, markup=False)
+            if failure.remedy is not None:
+                yield Static(failure.remedy, markup=False)
+            words = getattr(failure, "last_lines", ())[-MOST_LAST_LINES:]
+            if words:
+                yield Static("\nIts last words:\n" + "\n".join(f"  {printable(line)}" for line in words), markup=False)
+            if self._recording is not None:
+                yield Static(f"\nThe recording up to here is whole: {self._recording}", markup=False)
+            yield Static("r  start it again     q  quit     esc  look at what was", classes="keys", markup=False)
+
+    def action_restart(self) -> None:
+        """Start the engine again."""
+        self.dismiss(True)
+
+    def action_look(self) -> None:
+        """Leave the dialog, and the engine ended."""
+        self.dismiss(False)
+
+    async def action_quit_all(self) -> None:
+        """Leave the program."""
+        await self.app.action_quit()

@@ -1,0 +1,233 @@
+"""The live screen: what is happening now, every pane of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.geometry import Offset, Spacing
+from textual.geometry import Region as Area
+from textual.layout import Layout as WidgetLayout
+from textual.layout import WidgetPlacement
+
+from stackscope.tui import bars
+from stackscope.tui.bindings import KEYS, bindings
+from stackscope.tui.layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, arranged
+from stackscope.tui.lines import Span
+from stackscope.tui.pane import Context, Size
+from stackscope.tui.panes import PANES
+from stackscope.tui.panes.events import latest
+from stackscope.tui.screens.running import RunningScreen
+from stackscope.tui.widgets.painted import Bar, Painted
+from stackscope.tui.widgets.pane_view import PaneView
+from stackscope.tui.widgets.toggle_bar import ToggleBar
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.geometry import Size as TerminalSize
+    from textual.layout import ArrangeResult
+    from textual.widget import Widget
+
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.tui.feed import Frame
+
+PAGE_KEYS: Final = ("page_previous", "page_next")
+_NO_TEXT: Final = "A recording has no text as it grew."
+
+
+class PageLayout(WidgetLayout):
+    """Puts widgets where `layout.arranged` says, by their ids; those that are on another page, nowhere."""
+
+    name = "page"
+
+    def __init__(self) -> None:
+        self.page: Layout = arranged(0, 0)
+
+    def arrange(
+        self,
+        parent: Widget,  # noqa: ARG002 - as in the base class
+        children: list[Widget],
+        size: TerminalSize,
+        greedy: bool = True,  # noqa: ARG002
+    ) -> ArrangeResult:
+        """The places of the page."""
+        regions = self.page.regions
+        if self.page.is_too_small:
+            whole = Area(0, 0, size.width, size.height)
+            return [_placed(child, whole) for child in children if child.id == "small"]
+        return [_placed(child, Area(*regions[name])) for child in children if (name := child.id or "") in regions]
+
+
+def _placed(child: Widget, area: Area) -> WidgetPlacement:
+    return WidgetPlacement(area, Offset(0, 0), Spacing(0, 0, 0, 0), child)
+
+
+class LiveScreen(RunningScreen):
+    """Everything at once, or on pages where the terminal is too small for that."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: Final = PageLayout()
+        self._page = 0
+        self._selected: int | None = None
+        """The request that the user chose. `None`: none, so that the first one is shown."""
+
+    def compose(self) -> ComposeResult:
+        yield Bar(id="header")
+        yield ToggleBar(self.owner.keys, id="toggles")
+        yield Bar(id="tabs")
+        for pane in PANES.values():
+            yield PaneView(pane)
+        yield Bar(id="event")
+        yield Bar(id="transport")
+        yield Bar(id="footer")
+        yield Painted(id="small")
+
+    @property
+    def layout(self) -> WidgetLayout:
+        """Ours, which no stylesheet can name."""
+        return self._places
+
+    def on_mount(self) -> None:
+        self._arrange()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._arrange()
+        self.call_after_refresh(self.show_again)
+
+    # Frames
+
+    def show(self, frame: Frame) -> None:
+        """Draw what this page shows of a frame."""
+        if not self.is_mounted:
+            return
+        has_transport = frame.status.playing is not None
+        if has_transport is not ("transport" in self._places.page.regions) and not self._places.page.is_too_small:
+            self._arrange()
+            self.call_after_refresh(self.show_again)
+            return
+        if self._places.page.is_too_small:
+            self._say_too_small()
+            return
+        self._show_bars(frame)
+        context = self._context_of(frame)
+        for name in self._places.page.regions:
+            if name in PANES:
+                self.query_one(f"#{name}", PaneView).show(context)
+
+    def _context_of(self, frame: Frame) -> Context:
+        selected = self._selection(frame.snapshot)
+        text = None if selected is None else self.owner.text_of(selected)
+        return Context(
+            snapshot=frame.snapshot,
+            size=Size(1, 1),
+            look=self.owner.look,
+            selected=selected,
+            text=text,
+            text_missing=_NO_TEXT if frame.status.playing is not None else "",
+            is_paused=self.owner.is_paused,
+        )
+
+    def _selection(self, snapshot: Snapshot) -> int | None:
+        """The request whose text is shown: the chosen one as long as it is there, or the first."""
+        ids = [request.id for request in snapshot.requests]
+        if self._selected in ids:
+            return self._selected
+        self._selected = None
+        return ids[0] if ids else None
+
+    def _show_bars(self, frame: Frame) -> None:
+        snapshot, status, look = frame.snapshot, frame.status, self.owner.look
+        width = self.size.width
+        page = self._places.page
+        self._bar("header").show(bars.header(snapshot, status, width, look, is_paused=self.owner.is_paused))
+        self.query_one("#toggles", ToggleBar).show(self.owner.toggling.situation)
+        if "tabs" in page.regions:
+            turn = " ".join(self.owner.keys.shown(id) for id in PAGE_KEYS)
+            self._bar("tabs").show(bars.pages(page.pages, page.page, width, look, keys=turn))
+        if "event" in page.regions:
+            self._bar("event").show((Span(" "), *latest(snapshot, width - 2, look), Span(" ")))
+        if status.playing is not None:
+            self._bar("transport").show(bars.transport(status.playing, width, look, keys=self._keys("replay")))
+        keys = self._keys("live", "running", "everywhere")
+        self._bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
+
+    def _bar(self, id: str) -> Bar:
+        return self.query_one(f"#{id}", Bar)
+
+    def _keys(self, *scopes: str) -> list[tuple[str, str]]:
+        """(key, what it does) of the footer, those of the first scope first."""
+        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown]
+        return [(self.owner.keys.shown(key.id), key.label) for key in keys]
+
+    def _say_too_small(self) -> None:
+        width, height = self.size
+        lines = (
+            "This terminal is too small.",
+            f"It has {width} columns and {height} rows;",
+            f"{LEAST_WIDTH} and {LEAST_HEIGHT} are needed.",
+        )
+        above = max((height - len(lines)) // 2, 0)
+        self.query_one("#small", Painted).paint(
+            *([()] * above), *[(Span(line.center(width)[:width]),) for line in lines[: max(height, 1)]]
+        )
+
+    # Pages
+
+    def _arrange(self) -> None:
+        """Lay the page out anew."""
+        has_transport = self.owner.frame.status.playing is not None
+        self._places.page = arranged(*self.size, page=self._page, has_transport=has_transport)
+        self._page = self._places.page.page
+        self.refresh(layout=True)
+        self.owner.want_text(is_wanted="text" in self._places.page.regions)
+
+    def _turn_to(self, page: int) -> None:
+        if page != self._page and 0 <= page < len(self._places.page.pages):
+            self._page = page
+            self._arrange()
+            self.call_after_refresh(self.show_again)
+
+    def action_page(self, direction: int) -> None:
+        """Turn to the next page, or the one before; round the ends."""
+        n_pages = len(self._places.page.pages)
+        if n_pages > 1:
+            self._turn_to((self._page + direction) % n_pages)
+
+    def _focusable(self) -> list[str]:
+        return ["verdict", *(pane for panes in self._places.page.pages for pane in panes)]
+
+    def action_focus_pane(self, direction: int) -> None:
+        """Focus the next pane, or the one before, wherever it is."""
+        names = self._focusable()
+        focused = self.focused
+        if focused is None or focused.id not in names:
+            here = self._places.page.pages[self._page][0] if self._places.page.pages else "verdict"
+            self._focus(here)
+            return
+        self._focus(names[(names.index(focused.id) + direction) % len(names)])
+
+    def _focus(self, name: str) -> None:
+        self._turn_to(self._places.page.page_of(name))
+        self.query_one(f"#{name}", PaneView).focus(scroll_visible=False)
+
+    def action_unfocus(self) -> None:
+        """Focus nothing."""
+        self.set_focus(None)
+
+    def action_select(self, direction: int) -> None:
+        """Choose another request for its text to be shown."""
+        ids = [request.id for request in self.owner.frame.snapshot.requests]
+        if ids:
+            here = self._selection(self.owner.frame.snapshot)
+            index = ids.index(here) if here in ids else 0
+            self._selected = ids[(index + direction) % len(ids)]
+            self.show_again()
+
+    def action_pane_help(self) -> None:
+        """Explain the focused pane."""
+        focused = self.focused
+        self.owner.explain_pane(focused.pane if isinstance(focused, PaneView) else PANES["verdict"])

@@ -1,0 +1,73 @@
+"""What all screens have in common that show what runs: they get each new frame, and the keys for toggles and marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.screen import Screen
+
+from stackscope.tui.bindings import bindings, toggle_bindings
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+
+    from stackscope.tui.app import StackscopeApp
+    from stackscope.tui.feed import Frame
+
+
+class FrameScreen(Screen[None]):
+    """A screen that is given every frame while it is shown, and the last one when it comes back."""
+
+    @property
+    def owner(self) -> StackscopeApp:
+        """The application, by its own type."""
+        return cast("StackscopeApp", self.app)
+
+    def show(self, frame: Frame) -> None:
+        """Draw what has changed."""
+        raise NotImplementedError
+
+    def show_again(self) -> None:
+        """Draw the last frame once more."""
+        self.show(self.owner.frame)
+
+    def on_screen_resume(self) -> None:
+        self.show_again()
+
+
+class RunningScreen(FrameScreen):
+    """A frame screen with the keys of everything that can be asked of what runs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("running", "replay"), *toggle_bindings()]
+
+    def action_switch(self, toggle: str, direction: int) -> None:
+        """Go to the next value of a toggle, or the one before."""
+        self.owner.press_toggle(toggle, direction)
+
+    def action_mark(self) -> None:
+        """Ask for a name, and put a mark with it."""
+        self.owner.ask_mark()
+
+    def action_record(self) -> None:
+        """Start a recording, or end it."""
+        self.owner.toggle_recording()
+
+    def action_pause(self) -> None:
+        """Hold the display still, or the recording that is played."""
+        self.owner.toggle_pause()
+
+    def action_play_step(self, n: int) -> None:
+        """Play single steps."""
+        self.owner.play_step(n)
+
+    def action_play_speed(self, direction: int) -> None:
+        """Play faster or slower."""
+        self.owner.change_speed(direction)
+
+    def action_play_seek(self, seconds: int) -> None:
+        """Go on or back by seconds."""
+        self.owner.seek_by(seconds)
+
+    def action_play_start(self) -> None:
+        """Go to the beginning."""
+        self.owner.seek_by(None)
