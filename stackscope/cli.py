@@ -36,7 +36,7 @@ PLAIN: Final[dict[str, Any]] = {
 
 METAVARS: Final = {int: "N", float: "X"}
 
-app = typer.Typer(name="stackscope", no_args_is_help=True, **PLAIN)
+app = typer.Typer(name="stackscope", **PLAIN)
 models_app = typer.Typer(name="models", **PLAIN)
 app.add_typer(models_app)
 
@@ -141,13 +141,31 @@ def _show_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def stackscope(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does it
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """See why LLM inference is as fast as it is: every step accounted for, recorded, and explained."""
+    """See why LLM inference is as fast as it is: every step accounted for, recorded, and explained.
+
+    Without a command: live.
+    """
+    if context.invoked_subcommand is None:
+        live()
+
+
+def live(config: Path | None = None, **given: object) -> None:
+    """Serve a workload, and watch on the screen where the time goes.
+
+    Without options: the bundled models and the code workload, until you quit. Options are set as for `run`. Without a
+    terminal it does what `run` does.
+    """
+    with reporting():
+        from stackscope.commands.live import live as show_live
+
+        raise typer.Exit(show_live(given, config=config))
 
 
 def run(config: Path | None = None, **given: object) -> None:
@@ -214,8 +232,21 @@ def _parsed_as(kind: Any) -> Any:
     return base if base is bool or get_origin(base) is Literal else str
 
 
+live.__signature__ = inspect.Signature(run_parameters())  # type: ignore[attr-defined]
+app.command()(live)
 run.__signature__ = inspect.Signature(run_parameters())  # type: ignore[attr-defined]
 app.command()(run)
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(help="A recording, as `run` and `live` make them.", metavar="FILE")],
+) -> None:
+    """Play a recording on the live screen; without a terminal, print its summary."""
+    with reporting():
+        from stackscope.commands.replay import replay as play
+
+        raise typer.Exit(play(recording))
 
 
 @models_app.callback(invoke_without_command=True)

@@ -49,9 +49,15 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def resolve(
-    options: Mapping[str, object], *, config: Path | None = None, environment: Mapping[str, str] | None = None
+    options: Mapping[str, object],
+    *,
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    default_requests: int | None = DEFAULT_REQUESTS,
 ) -> RunOptions:
     """The run that these options ask for, over the environment, over the settings file, over the defaults.
+
+    `default_requests` ends a run that was given no end; `None` leaves it without one.
 
     `options` are those given on the command line, by `Option.name`. `config` names the settings file; `None` takes that
     of `STACKSCOPE_CONFIG`, or the user's own where it exists. Raises `UsageError`, naming the option, the variable or
@@ -64,7 +70,7 @@ def resolve(
         given |= _layer(read_settings(path))
     given |= _layer(_from_environment(variables))
     given |= _layer(_from_options(options))
-    return _build({key: item.value for key, item in given.items()})
+    return _build({key: item.value for key, item in given.items()}, default_requests)
 
 
 def settings_file(chosen: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -247,7 +253,7 @@ def _workload_of(text: str, origin: str) -> tuple[str | None, str | None]:
     return None, str(path)
 
 
-def _build(values: dict[str, Any]) -> RunOptions:
+def _build(values: dict[str, Any], default_requests: int | None) -> RunOptions:
     sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for key, value in values.items():
         section, _, field = key.partition(".")
@@ -256,7 +262,7 @@ def _build(values: dict[str, Any]) -> RunOptions:
     if wanted.get("name") is None and wanted.get("path") is None:
         wanted["name"] = DEFAULT_WORKLOAD
     if wanted.get("requests") is None and wanted.get("duration_s") is None:
-        wanted["requests"] = DEFAULT_REQUESTS
+        wanted["requests"] = default_requests
     for section in ("sampling", "engine"):
         if "seed" in wanted:
             sections[section].setdefault("seed", wanted["seed"])

@@ -20,9 +20,11 @@ class Interrupts:
     main thread, where Python delivers no signals, it does nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_received: Callable[[], None] | None = None) -> None:
+        """`on_received` is called with the first of them, in the main thread, between any two of its instructions."""
         self.received: signal.Signals | None = None
         """The first signal. `None`: none came."""
+        self._on_received = on_received
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def __enter__(self) -> Self:
@@ -42,3 +44,5 @@ class Interrupts:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        if self._on_received is not None:
+            self._on_received()

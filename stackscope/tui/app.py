@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -87,13 +88,17 @@ class StackscopeApp(App[None]):
         self.is_paused = False
         self.fault: BaseException | None = None
         """What ended the screen that should not have. `None`: nothing."""
+        self.is_interrupted = False
+        """It was left by Ctrl-C."""
         self._told_failure: StackscopeError | None = None
         self._is_end_wanted = False
+        self._events: asyncio.AbstractEventLoop | None = None
         self.feed = Feed(source, make_view=make_view, announce=self._announce, is_stalled=self._is_stalled)
 
     # The beginning and the end
 
     def on_mount(self) -> None:
+        self._events = asyncio.get_running_loop()
         for kind in ("dark", "light", "ansi", "mono"):
             self.register_theme(_textual_theme(kind))
         self.theme = f"stackscope-{self.kind}"
@@ -106,11 +111,23 @@ class StackscopeApp(App[None]):
             self.exit()
 
     def end_soon(self) -> None:
-        """Leave, as on a signal: from any thread, at any time."""
+        """Leave: from any thread at any time, inside a signal's handler too."""
         self._is_end_wanted = True
-        if self.is_running:
-            self.feed.stop()
-            self.call_later(self.exit)
+        self.feed.stop()
+        if self._events is not None:
+            self._events.call_soon_threadsafe(self.exit)
+
+    def end_feed(self) -> None:
+        """Wait until the source is closed, once the screen is gone."""
+        self.feed.stop()
+        if self.feed.ident is not None:
+            self.feed.join()
+        self.fault = self.fault or self.feed.fault
+
+    @property
+    def has_terminal_answered(self) -> bool:
+        """It has taken the last that was written to it, so that more can be."""
+        return bool(getattr(self._driver, "has_written_all", True))
 
     async def action_quit(self) -> None:
         """Leave. The source is closed while the terminal is given back."""
@@ -118,6 +135,7 @@ class StackscopeApp(App[None]):
 
     def action_help_quit(self) -> None:
         """Ctrl-C leaves, as it does everywhere else."""
+        self.is_interrupted = True
         self.end_soon()
 
     def action_suspend_process(self) -> None:

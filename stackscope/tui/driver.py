@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +20,9 @@ RESTORE_S: Final = 0.5
 """How long the last words may take on a terminal that does not read."""
 STALLED: Final = 2
 """Writes that wait, from which on the terminal is slower than what is drawn."""
+
+STDOUT: Final = 1
+"""The file descriptor, whatever object `sys.stdout` is."""
 
 _PIECE_BYTES: Final = 1 << 14
 
@@ -115,7 +117,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._output = sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
+        self._output = STDOUT
         self._terminal: TerminalWriter | None = None
         self._is_suspended = False
         self.has_written_all = True

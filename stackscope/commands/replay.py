@@ -1,0 +1,61 @@
+"""`stackscope replay`: a recording on the live screen, or without a terminal its summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stackscope.tui.terminal import kind_of, look_of, why_no_screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def replay(path: Path) -> int:
+    """Play a recording; the exit status. Raises `SessionFileError`."""
+    if why_no_screen(os.environ, sys.stdin, sys.stdout) is not None:
+        return _summarise(path)
+    from stackscope.commands.live import show
+    from stackscope.tui.app import StackscopeApp
+    from stackscope.tui.driver import TerminalDriver
+    from stackscope.tui.player import Player
+
+    player = Player(path)
+    kind = kind_of("auto", os.environ)
+    app = StackscopeApp(
+        player,
+        player,
+        playback=player,
+        kind=kind,
+        look=look_of(kind, os.environ, sys.stdout),
+        driver_class=TerminalDriver,
+    )
+    player.wake = app.feed.wake
+    status = show(app)
+    if app.fault is not None:
+        raise app.fault
+    return status
+
+
+def _summarise(path: Path) -> int:
+    """Print what `run` printed at the end of it."""
+    from stackscope.analysis.summary import RunSummary
+    from stackscope.report import output
+    from stackscope.report.text import RunReport, summary
+    from stackscope.session.reader import SessionReader
+
+    reader = SessionReader(path)
+    run = RunSummary()
+    for record in reader:
+        run.write(record)
+    report = RunReport(
+        result=run.result(),
+        header=reader.header,
+        workload=str(reader.header.workload.get("text", "")),
+        recording=path,
+        notes=() if reader.truncated is None else (reader.truncated,),
+    )
+    output.show(partial(summary, report))
+    return 0
