@@ -7,7 +7,8 @@ Scales begin at zero.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from stackscope.tui.lines import Line, Span
 from stackscope.tui.theme import PARTS
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from stackscope.tui.look import Look
+
+Cell: TypeAlias = tuple[str, str]
+"""A character and its style."""
 
 LETTERS: Final = "PDVdsceh-?"
 """One for each part of a step; capitals are the target's forward."""
@@ -76,7 +80,7 @@ def area(
         for value in values
     ]
     marked = set(marks)
-    over = f"mark on {style}" if look.is_blended else "mark"
+    over = f"mark.inside on {style}" if look.is_blended else "mark"
     partial = f"{style} on spare" if has_spare and look.is_blended else style
     empty = (look.spare if not look.is_blended else levels[n]) if has_spare else gap
     lines = []
@@ -143,13 +147,13 @@ def stacked_bar(shares: Sequence[float], width: int, look: Look) -> Line:
         if size == 0:
             continue
         name = PARTS[index]
-        text = f" {name} " if size >= len(name) + 2 else LETTERS[index] if look.has_colour or size > 2 else ""
-        if not look.has_colour or look.is_ascii:
-            texture = look.textures[index]
-            text = f"{texture}{text}" if text and size > len(text) else text
-            spans.append(Span(f"{text}{texture * (size - len(text))}", _PART_STYLES[index]))
-        else:
+        if look.has_colour and not look.is_ascii:
+            text = f" {name} " if size >= len(name) + 2 else LETTERS[index]
             spans.append(Span(text.ljust(size), _LABEL_STYLES[index]))
+        else:
+            texture = look.textures[index]
+            text = f"{texture} {name} " if size >= len(name) + 4 else ""
+            spans.append(Span(f"{text}{texture * (size - len(text))}", _PART_STYLES[index]))
     return tuple(spans)
 
 
@@ -165,34 +169,25 @@ def stacked_area(
     columns: Sequence[Sequence[float] | None], height: int, look: Look, marks: Iterable[int] = ()
 ) -> tuple[Line, ...]:
     """Parts of a whole over time, the first at the bottom. Each column is filled whole; `None` is a gap."""
-    marked = set(marks)
-    n = len(look.levels) - 1 if look.is_blended else 2
-    bounds = [None if shares is None else _bounds(shares, height * n) for shares in columns]
-    drawn = [[(look.gap, "")] * height if found is None else _column(found, height, n, look) for found in bounds]
-    for column in marked:
+    drawn = [_gaps(height, look) if shares is None else _column(tuple(shares), height, look) for shares in columns]
+    for column in marks:
         if 0 <= column < len(drawn):
-            drawn[column] = [_marked(cell, look) for cell in drawn[column]]
+            drawn[column] = tuple(_marked(cell, look) for cell in drawn[column])
     return tuple(
         runs([cells[row][0] for cells in drawn], [cells[row][1] for cells in drawn])
         for row in range(height - 1, -1, -1)
     )
 
 
-def _bounds(shares: Sequence[float], levels: int) -> list[tuple[int, int]]:
-    """(part, upper end) of the parts that take a level or more, from the bottom."""
-    whole = sum(share for share in shares if share > 0 and math.isfinite(share)) or 1.0
-    found, total, below = [], 0.0, 0
-    for part, share in enumerate(shares):
-        total += share if share > 0 and math.isfinite(share) else 0.0
-        end = round(total / whole * levels)
-        if end > below:
-            found.append((part, end))
-            below = end
-    return found
+def _gaps(height: int, look: Look) -> tuple[Cell, ...]:
+    return ((look.gap, ""),) * height
 
 
-def _column(bounds: list[tuple[int, int]], height: int, n: int, look: Look) -> list[tuple[str, str]]:
-    """Cells of one column from the bottom, as (character, style)."""
+@lru_cache(maxsize=2048)
+def _column(shares: tuple[float, ...], height: int, look: Look) -> tuple[Cell, ...]:
+    """Cells of one column from the bottom. Kept, since a column stays the same while it moves across the chart."""
+    n = len(look.levels) - 1 if look.is_blended else 2
+    bounds = _bounds(shares, height * n)
     drawn = []
     index, below = 0, 0
     for row in range(height):
@@ -208,10 +203,24 @@ def _column(bounds: list[tuple[int, int]], height: int, n: int, look: Look) -> l
             if end == top:
                 break
         drawn.append(_cell(inside, n, look))
-    return drawn
+    return tuple(drawn)
 
 
-def _cell(inside: list[tuple[int, int]], n: int, look: Look) -> tuple[str, str]:
+def _bounds(shares: Sequence[float], levels: int) -> list[tuple[int, int]]:
+    """(part, upper end) of the parts that take a level or more, from the bottom."""
+    known = [share if share > 0 and math.isfinite(share) else 0.0 for share in shares]
+    whole = sum(known) or 1.0
+    found, total, below = [], 0.0, 0
+    for part, share in enumerate(known):
+        total += share
+        end = round(total / whole * levels)
+        if end > below:
+            found.append((part, end))
+            below = end
+    return found
+
+
+def _cell(inside: list[tuple[int, int]], n: int, look: Look) -> Cell:
     """A cell that parts share, given as (levels, part) from the bottom: the two largest of them are drawn."""
     if not inside:
         return look.gap, ""
@@ -226,10 +235,10 @@ def _cell(inside: list[tuple[int, int]], n: int, look: Look) -> tuple[str, str]:
     return look.levels[level], _UPON[lower][upper]
 
 
-def _marked(cell: tuple[str, str], look: Look) -> tuple[str, str]:
+def _marked(cell: Cell, look: Look) -> Cell:
     """A cell behind a mark."""
     behind = cell[1].partition(" on ")[0]
-    return look.mark, f"mark on {behind}" if behind and look.is_blended else "mark"
+    return look.mark, f"{behind}.label" if behind and look.is_blended else "mark"
 
 
 def runs(characters: Sequence[str], styles: Sequence[str]) -> Line:

@@ -22,7 +22,7 @@ def quantity(text: str, style: str = "value") -> Line:
     number, space, rest = text.partition(" ")
     if not space:
         return (Span(number, style),)
-    if rest[:1].isalpha() and " " in rest:  # `2 min 05 s` is one figure
+    if rest[:1].isalpha() and any(map(str.isdigit, rest)):  # `2 min 05 s` is one figure
         return (Span(text, style),)
     return (Span(number, style), Span(f" {rest}", "unit"))
 
@@ -113,6 +113,17 @@ def _head(word: str, room: int) -> str:
     while n > 1 and cells(word[:n]) > room:
         n -= 1
     return word[:n]
+
+
+def clipped(text: str, room: int, ellipsis: str) -> str:
+    """The text, or as many of its words as fit before an ellipsis; none is parted from a number before it."""
+    if cells(text) <= room:
+        return text
+    words = text.split(" ")
+    n = len(words)
+    while n > 0 and (cells(" ".join(words[:n])) + 1 + cells(ellipsis) > room or words[n - 1][-1:].isdigit()):
+        n -= 1
+    return f"{' '.join(words[:n])} {ellipsis}" if n > 0 else ""
 
 
 def sentence(variants: Sequence[str], room: int, style: str = "label") -> Line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 _PLAINER: Final = str.maketrans(
@@ -14,9 +15,9 @@ _PLAINER: Final = str.maketrans(
 """What stands for characters of ours in ASCII: one cell for one cell, so that nothing moves."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Look:
-    """Characters to draw with."""
+    """Characters to draw with. Looks are few and compared by identity, so that what is drawn can be kept by look."""
 
     is_ascii: bool = False
     has_colour: bool = True
@@ -95,6 +96,7 @@ ASCII: Final = Look(
 )
 
 
+@cache
 def chosen(*, is_ascii: bool = False, n_colours: int = 1 << 24) -> Look:
     """The look for a terminal: with Unicode or without, and with that many colours (0: none)."""
     look = ASCII if is_ascii else UNICODE

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from stackscope.tui.lines import fitted, spelled, width
+from stackscope.tui.lines import Span, fitted, spelled, width
 from stackscope.tui.look import UNICODE
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.tui.lines import Line
     from stackscope.tui.look import Look
+
+
+LEAST_WITH_MARGIN: Final = 30
+"""Cells from which a pane leaves one free at either side."""
 
 
 class Size(NamedTuple):
@@ -60,6 +64,15 @@ class Content:
     """Right end of the upper border: the pane's headline. Never wider than the pane, less what its title takes."""
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What a pane would show, before it is made to fit."""
+
+    lines: Sequence[Line]
+    notes: Sequence[Line] = ()
+    """Wordings of the note from the fullest to the shortest: the first that has room beside the title is taken."""
+
+
 class Pane(ABC):
     """One pane of the live screen. Stateless, so that any snapshot can be drawn at any size in any order."""
 
@@ -73,22 +86,17 @@ class Pane(ABC):
         size, look = context.size, context.look
         if size.width < 1 or size.height < 1:
             return Content(())
-        drawn = self.drawn(context)
-        lines = tuple([_kept(line, size.width, look) for line in drawn.lines[: size.height]])
-        note = drawn.note if width(drawn.note) <= self.note_room(size) else ()
+        margin = 1 if size.width >= LEAST_WITH_MARGIN else 0
+        inner = Size(size.width - 2 * margin, size.height)
+        drawn = self.drawn(replace(context, size=inner) if margin else context)
+        blank: Line = (Span(" "),) if margin else ()
+        lines = tuple([(*blank, *_kept(line, inner.width, look)) for line in drawn.lines[: size.height]])
+        room = size.width - len(self.title) - 7
+        note = next((line for line in drawn.notes if line and width(line) <= room), ())
         return Content(lines, spelled(note, look))
 
-    def note_room(self, size: Size) -> int:
-        """Cells for the note beside the title in the upper border."""
-        return size.width - len(self.title) - 6
-
-    def note(self, variants: Sequence[Line], size: Size) -> Line:
-        """The first variant that has room beside the title, from the fullest to the shortest."""
-        room = self.note_room(size)
-        return next((line for line in variants if line and width(line) <= room), ())
-
     @abstractmethod
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         """The pane at a size of at least 1 × 1. Most important first; a smaller size leaves out what matters least.
 
         A width below 20 cells need not be beautiful: what is too wide is cut.

@@ -12,51 +12,77 @@ from stackscope.tui.timeline import timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stackscope.tui.compose import Rows
     from stackscope.tui.pane import Context
 
 LEAST_CHART: Final = 8
-"""Cells below which a sparkline says nothing."""
+"""Cells below which a chart says nothing."""
+LEAST_FRAMED: Final = 4
+"""Lines from which an area is drawn, with its scale and its time."""
+
+
+def add_chart(
+    rows: Rows, rank: int, context: Context, field: str, label: str, *,
+    spelled: Callable[[float], str] = units.number, top: float | None = None, style: str = "chart",
+) -> None:  # fmt: skip
+    """A series of the last minute as a block of a pane: one line where that is all there is, else an area."""
+    values = known(context, field)
+    if not values:
+        return
+    scale = ceiling(values) if top is None else top
+
+    def make(height: int) -> tuple[Line, ...]:
+        if height < LEAST_FRAMED:
+            line = over_time(context, field, label, context.size.width, spelled=spelled, top=scale, style=style)
+            return (line,) if line else ()
+        series = [getattr(point, field) for point in context.snapshot.history.points]
+        return framed_area(context, series, height, top=scale, spelled=spelled, style=style, name=label)
+
+    rows.fill(rank, 1, max(context.size.height, 1), make)
+
+
+def known(context: Context, field: str) -> list[float]:
+    """What is known of a series by its name in `Point`."""
+    return [value for point in context.snapshot.history.points if (value := getattr(point, field)) is not None]
 
 
 def over_time(
     context: Context, field: str, label: str, room: int, *, spelled: Callable[[float], str] = units.number,
     top: float | None = None, style: str = "chart",
 ) -> Line:  # fmt: skip
-    """The last minute on one line: label, sparkline, and the top of its scale, which begins at 0.
+    """The last minute on one line: label, sparkline, and its scale.
 
     Nothing where nothing is known, or where there is no room.
     """
-    history = context.snapshot.history
-    known = [value for point in history.points if (value := getattr(point, field)) is not None]
-    top = ceiling(known) if top is None else top
-    head, scale = f"{label} " if label else "", f" of {spelled(top)}"
+    values = known(context, field)
+    top = ceiling(values) if top is None else top
+    head, scale = f"{label} " if label else "", f" 0–{spelled(top)}"
     width = room - cells(head) - cells(scale)
-    if not known or width < LEAST_CHART:
+    if not values or width < LEAST_CHART:
         return ()
-    line = timeline(history, width)
+    line = timeline(context.snapshot.history, width)
     drawn = sparkline(line.of(field), context.look, top, [column for column, _ in line.marks], style)
     return (Span(head, "label"), *drawn, Span(scale, "unit"))
 
 
 def framed_area(
     context: Context, values: list[float | None], height: int, *, top: float, spelled: Callable[[float], str],
-    has_spare: bool = False, style: str = "chart",
+    has_spare: bool = False, style: str = "chart", name: str = "",
 ) -> tuple[Line, ...]:  # fmt: skip
     """The last minute as an area of `height` lines; from 3 lines on behind its scale, and above a line of time.
 
-    `values` by point of the history. `has_spare`: what is left below `top` is shaded.
+    `values` by point of the history. `has_spare`: what is left below `top` is shaded. `name` says what it is.
     """
     history, look, room = context.snapshot.history, context.look, context.size.width
     labels = {0: spelled(top), height - 2: "0"}
+    if height - 1 >= 5 and height % 2 == 0:
+        labels[(height - 2) // 2] = spelled(top / 2)
     margin = max(cells(text) for text in labels.values())
     if height < 3 or room < margin + 1 + LEAST_CHART:
         line = timeline(history, room)
         columns = [column for column, _ in line.marks]
         return area(line.means(values), height, look, top, marks=columns, style=style, has_spare=has_spare)
-    if height - 1 >= 5:
-        labels[(height - 2) // 2] = spelled(top / 2) if (height - 2) % 2 == 0 else ""
-        margin = max(cells(text) for text in labels.values())
     line = timeline(history, room - margin - 1)
     columns = [column for column, _ in line.marks]
     chart = area(line.means(values), height - 1, look, top, marks=columns, style=style, has_spare=has_spare)
-    return (*labelled(chart, labels, look, margin), (Span(" " * (margin + 1)), *line.axis(look)))
+    return (*labelled(chart, labels, look, margin), (Span(" " * (margin + 1)), *line.axis(look, name)))

@@ -23,7 +23,7 @@ TEXT_STYLES: Final = (
     "", "label", "value", "unit", "unknown", "headline", "accent", "good", "bad", "warning", "selected", "key", "title",
 )  # fmt: skip
 """Styles of text that is read: their contrast is at least 4.5 to 1."""
-GRAPHIC_STYLES: Final = ("chart", "chart.second", "spare", "track", "axis", "mark", "border", "border.focus")
+GRAPHIC_STYLES: Final = ("chart", "spare", "track", "axis", "mark", "mark.inside", "border", "border.focus")
 """Styles of what is looked at."""
 PARTS: Final = (
     "prefill", "decode", "verify", "draft", "sample", "schedule", "emit", "shadow", "idle", "unexplained",
@@ -62,8 +62,8 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "": "#c6ced8", "label": "#8a95a5", "value": "bold #f3f6fa", "unit": "#8a95a5", "unknown": "#8a95a5",
         "headline": "bold #ffc861", "accent": "#ffc861", "good": "#63cf9d", "bad": "bold #ff8674",
         "warning": "#f2a65a", "selected": "bold #0f1318 on #c6ced8", "key": "bold #ffc861", "title": "bold #f3f6fa",
-        "chart": "#6ea3d8", "chart.second": "#b58bd0", "spare": "#2f3a48", "track": "#2a323d", "axis": "#5b6676",
-        "mark": "#ffc861", "border": "#3a4554", "border.focus": "#ffc861",
+        "chart": "#6ea3d8", "spare": "#2f3a48", "track": "#2a323d", "axis": "#5b6676",
+        "mark": "#ffc861", "mark.inside": "#ffd88a", "border": "#3a4554", "border.focus": "#ffc861",
         "part.prefill": "#2a9d7f", "part.decode": "#2f6cb0", "part.verify": "#93d3f5", "part.draft": "#dd7a24",
         "part.sample": "#ecb3d3", "part.schedule": "#a8432c", "part.emit": "#f0e087", "part.shadow": "#7359b0",
         "part.idle": "#3d4857", "part.unexplained": "#a6adb8",
@@ -72,8 +72,8 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "": "#2b323b", "label": "#5a6471", "value": "bold #0c1118", "unit": "#5a6471", "unknown": "#5a6471",
         "headline": "bold #875400", "accent": "#875400", "good": "#17703f", "bad": "bold #b3261e",
         "warning": "#8f4a00", "selected": "bold #fcfcfa on #2b323b", "key": "bold #875400", "title": "bold #0c1118",
-        "chart": "#3a73ad", "chart.second": "#8a55ab", "spare": "#cfd6de", "track": "#dde2e7", "axis": "#8b95a1",
-        "mark": "#b07100", "border": "#b4bcc6", "border.focus": "#b07100",
+        "chart": "#3a73ad", "spare": "#cfd6de", "track": "#dde2e7", "axis": "#8b95a1",
+        "mark": "#b07100", "mark.inside": "#ffe9b8", "border": "#b4bcc6", "border.focus": "#b07100",
         "part.prefill": "#2a9d7f", "part.decode": "#1f568f", "part.verify": "#55addf", "part.draft": "#bf5a12",
         "part.sample": "#d98abb", "part.schedule": "#8f3420", "part.emit": "#bda720", "part.shadow": "#664ba3",
         "part.idle": "#cfd5dc", "part.unexplained": "#7f8793",
@@ -82,8 +82,9 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "": "default", "label": "default", "value": "bold default", "unit": "default", "unknown": "default",
         "headline": "bold yellow", "accent": "yellow", "good": "green", "bad": "bold red", "warning": "yellow",
         "selected": "reverse", "key": "bold yellow", "title": "bold default",
-        "chart": "cyan", "chart.second": "magenta", "spare": "bright_black", "track": "bright_black",
-        "axis": "bright_black", "mark": "yellow", "border": "bright_black", "border.focus": "yellow",
+        "chart": "cyan", "spare": "bright_black", "track": "bright_black",
+        "axis": "bright_black", "mark": "yellow", "mark.inside": "yellow", "border": "bright_black",
+        "border.focus": "yellow",
         "part.prefill": "green", "part.decode": "blue", "part.verify": "bright_cyan", "part.draft": "yellow",
         "part.sample": "bright_magenta", "part.schedule": "red", "part.emit": "bright_yellow",
         "part.shadow": "magenta", "part.idle": "bright_black", "part.unexplained": "white",
@@ -91,8 +92,8 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
     "mono": {
         "": "", "label": "dim", "value": "bold", "unit": "dim", "unknown": "dim", "headline": "bold", "accent": "bold",
         "good": "", "bad": "bold", "warning": "bold", "selected": "reverse", "key": "bold underline", "title": "bold",
-        "chart": "", "chart.second": "", "spare": "dim", "track": "dim", "axis": "dim", "mark": "bold", "border": "dim",
-        "border.focus": "bold", **{f"part.{part}": "" for part in PARTS},
+        "chart": "", "spare": "dim", "track": "dim", "axis": "dim", "mark": "bold", "mark.inside": "bold",
+        "border": "dim", "border.focus": "bold", **{f"part.{part}": "" for part in PARTS},
     },
 }  # fmt: skip
 

@@ -52,12 +52,14 @@ class Timeline:
         """Index of each column's first bin among the points."""
         return range(self.first, self.first + self.width * self.per, self.per)
 
-    def axis(self, look: Look) -> Line:
-        """The line below a chart: how far it reaches back, what was changed where, and now."""
+    def axis(self, look: Look, name: str = "") -> Line:
+        """The line below a chart: what it shows, how far it reaches back, what was changed where, and now."""
         line = _Writing(self.width)
         line.put(self.width - 3, "now", "label")
         span = f"-{units.number(round(self.span_ns / 1e9))} s"
         line.put(0, span, "label")
+        if name and not any(column < len(span) + 3 + len(name) for column, _ in self.marks):
+            line.put(len(span) + 2, name, "label")
         for column, label in reversed(self.marks):
             text = printable(label)
             size = cells(text)
@@ -87,8 +89,12 @@ def timeline(history: History, width: int, least_ns: int = MINUTE_NS) -> Timelin
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return sum(known) / len(known) if known else None
+    known = [value for value in values if value is not None]
+    total = sum(known)
+    if not math.isfinite(total):
+        known = [value for value in known if math.isfinite(value)]
+        total = sum(known)
+    return total / len(known) if known else None
 
 
 class _Writing:

@@ -182,11 +182,11 @@ def calibrated() -> Snapshot:
 def baseline() -> Snapshot:
     """Speculation and prefix cache off, requests waiting, and a history that does not reach back a minute."""
     return msgspec.structs.replace(
-        running(), at_ns=31 * SECOND, config=make_config(speculation="off", prefix_cache=False), epoch=0,
+        running(), at_ns=29 * SECOND, config=make_config(speculation="off", prefix_cache=False), epoch=0,
         n_steps=2_101, n_requests=64, n_tokens=8_420,
         now=plain_window(lookup_tokens=0, useful_hit_tokens=0, useful_hit_rate=None, hit_rate=None, blocks_read=0,
                          blocks_written=0),
-        minute=plain_window(wall_ns=28 * SECOND, lookup_tokens=0, useful_hit_tokens=0, useful_hit_rate=None,
+        minute=plain_window(wall_ns=25 * SECOND, lookup_tokens=0, useful_hit_tokens=0, useful_hit_rate=None,
                             hit_rate=None),
         levels=Levels(queue=4, slots_busy=4, slots=4, kv_cells=1_740, resident_blocks=0, resident_paths=0,
                       shared_blocks=0, held_bytes=0),
@@ -203,10 +203,10 @@ def baseline() -> Snapshot:
 
 
 def baseline_points() -> tuple[Point, ...]:
-    """28 s of plain decoding."""
+    """26 s of plain decoding."""
     return tuple(
         msgspec.structs.replace(point, at_ns=3 * SECOND + (index + 1) * BIN_NS, useful_hit_rate=None)
-        for index, point in enumerate(make_history().points[:56])
+        for index, point in enumerate(make_history().points[:51])
     )
 
 

@@ -8,8 +8,8 @@ from stackscope import units
 from stackscope.tui.charts import bar
 from stackscope.tui.compose import Rows, figure, flow, quantity, sentence, wrapped
 from stackscope.tui.lines import Line, Span, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
-from stackscope.tui.series import over_time
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.series import add_chart
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ class AcceptancePane(Pane):
         "dearer.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
-            return Content(wrapped(awaited(snapshot, "acceptance shows here"), size.width))
+            return Drawn(wrapped(awaited(snapshot, "acceptance shows here"), size.width))
         window = snapshot.now if snapshot.now.tokens_per_forward is not None else snapshot.minute
         rows = Rows()
         if is_off(snapshot):
             return self._off(context, window)
         if window.tokens_per_forward is None:
-            return Content(wrapped("This source does not tell how many tokens its forwards yield.", size.width))
+            return Drawn(wrapped("This source does not tell how many tokens its forwards yield.", size.width))
         rows.add(0, _rates(window, size.width))
         positions = window.by_position
         n_bars = max(min(len(positions), size.height - 4 if size.height > 5 else size.height - 2), 0)
@@ -55,19 +55,19 @@ class AcceptancePane(Pane):
             rows.add(1, _compact(positions, size.width))
         rows.add(2, _wasted(window, size.width))
         rows.add(4, _break_even(size.width))
-        rows.add(3, over_time(context, "tokens_per_forward", "A", context.size.width))
-        return Content(rows.laid_out(size.height), self.note(_notes(window), size))
+        add_chart(rows, 3, context, "tokens_per_forward", "A")
+        return Drawn(rows.laid_out(size.height), _notes(window))
 
-    def _off(self, context: Context, window: Window) -> Content:
+    def _off(self, context: Context, window: Window) -> Drawn:
         """One token a forward, and what was there before."""
         rows = Rows()
         rows.add(0, (Span("Speculation is ", "label"), Span("off", "value"), Span(".", "label")))
         rows.add(
             1, *wrapped("Each forward yields one token per sequence: A is 1 at any batch size.", context.size.width)
         )
-        rows.add(2, over_time(context, "tokens_per_forward", "A", context.size.width))
+        add_chart(rows, 2, context, "tokens_per_forward", "A")
         rows.add(3, _break_even(context.size.width))
-        return Content(rows.laid_out(context.size.height), self.note(_notes(window), context.size))
+        return Drawn(rows.laid_out(context.size.height), _notes(window))
 
 
 def is_off(snapshot: Snapshot) -> bool:
@@ -90,7 +90,7 @@ def _rates(window: Window, room: int) -> Line:
 
 def _bars(context: Context, positions: tuple[float, ...]) -> list[Line]:
     """A bar for each place of a draft."""
-    length = context.size.width - 15
+    length = context.size.width - 16
     lines = []
     for place, share in enumerate(positions, 1):
         number, _, unit = units.percent(share).partition(" ")
@@ -113,10 +113,11 @@ def _wasted(window: Window, room: int) -> Line:
         return ()
     share = quantity(units.percent(window.wasted_share))
     per = quantity(units.number(window.wasted_rows))
-    return flow(((Span("wasted rows ", "label"), *per), (*share, Span(" of decode rows", "unit"))), room)
+    return flow(((Span("wasted rows ", "label"), *per), (*share, Span(" of rows", "unit"))), room)
 
 
 def _break_even(room: int) -> Line:
     head = (Span("break-even A ", "label"), Span(units.UNKNOWN, "unknown"))
-    reason = sentence(("cost of steps without drafts not known", "plain steps not measured"), room - width(head) - 2)
+    reasons = ("cost of steps without drafts not known", "plain steps not known", "not known yet")
+    reason = sentence(reasons, room - width(head) - 2)
     return (*head, Span("  "), *reason) if reason else head

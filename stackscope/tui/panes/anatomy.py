@@ -9,7 +9,7 @@ from stackscope import units
 from stackscope.tui.charts import bar, stacked_area, stacked_bar, swatch
 from stackscope.tui.compose import Rows, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp, Size
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp, Size
 from stackscope.tui.timeline import timeline
 from stackscope.tui.wording import awaited
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 SHORT: Final = {"unexplained": "unexpl."}
 """Names in a narrow column."""
-_NARROW: Final = 26
+_NARROW: Final = 27
 """Cells of a part without its bar: letter, name, share, milliseconds."""
-_GAP: Final = 3
+_GAP: Final = 2
 
 
 class Row(NamedTuple):
@@ -51,13 +51,13 @@ class AnatomyPane(Pane):
         " more load.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         window = snapshot.now if snapshot.now.parts else snapshot.minute
         line = timeline(snapshot.history, size.width)
         columns = _shares(line)
         if not window.parts and all(column is None for column in columns):
-            return Content(wrapped(_missing(snapshot), size.width))
+            return Drawn(wrapped(_missing(snapshot), size.width))
         rows = Rows()
         if window.parts:
             rows.add(0, stacked_bar([part.share for part in window.parts], size.width, context.look))
@@ -70,7 +70,7 @@ class AnatomyPane(Pane):
             rows.add(3, line.axis(context.look))
         elif left >= 1:
             rows.fill(2, 1, left, lambda n: _history(line, columns, n, context.look))
-        return Content(rows.laid_out(size.height), self.note(_notes(snapshot), size))
+        return Drawn(rows.laid_out(size.height), _notes(snapshot))
 
 
 def _missing(snapshot: Snapshot) -> str:
@@ -99,7 +99,7 @@ def _shares(line: Timeline) -> list[tuple[float, ...] | None]:
 def _mean(shares: list[tuple[float, ...]]) -> tuple[float, ...] | None:
     if len(shares) < 2:
         return shares[0] if shares else None
-    return tuple([sum(part) for part in zip(*shares, strict=True)])
+    return tuple(map(sum, zip(*shares, strict=True)))
 
 
 def _rows(window: Window) -> list[Row]:
@@ -112,14 +112,11 @@ def _lines_for_parts(size: Size, n_parts: int) -> int:
     """Lines that the table of parts gets, the rest being the chart's."""
     columns = _columns(size.width)
     room = size.height - 1
-    for chart in (6, 4, 2, 1):
-        if room - chart >= math.ceil(n_parts / columns):
-            break
-    else:
-        chart = 1 if room >= 2 else 0
-    lines = max(room - chart, 0)
+    needed = math.ceil(n_parts / columns)
+    chart = next((n for n in (6, 5, 4, 3, 2) if room - n >= needed), 2 if room >= 5 else 1 if room >= 2 else 0)
+    lines = min(max(room - chart, 0), needed)
     # One part to a line where that leaves the chart a height that can be read.
-    return min(n_parts if size.height - 1 - n_parts >= 5 else math.ceil(n_parts / columns), lines)
+    return n_parts if room - n_parts >= 5 else lines
 
 
 def _columns(width: int) -> int:
@@ -166,7 +163,7 @@ def _cell(row: Row, width: int, look: Look) -> Line:
     style = f"part.{row.part}" if row.part is not None else "axis"
     room = 11 if is_wide else 8
     spans = [sign, Span(f" {name:<{room}} ", "" if row.part else "label")]
-    bars = width - (room + 3) - 16
+    bars = width - (room + 3) - 17
     if bars >= 3:
         spans += (*bar(row.share, bars, look, style), Span(" "))
     share = units.percent(row.share)

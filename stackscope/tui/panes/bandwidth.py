@@ -8,8 +8,8 @@ from stackscope import units
 from stackscope.tui.charts import bar, ceiling
 from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span, cells, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
-from stackscope.tui.series import over_time
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.series import add_chart
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class BandwidthPane(Pane):
         "bytes: slots, speculation. A forward far below the ceiling is bound by something else.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
-            return Content(wrapped(awaited(snapshot, "bytes show here"), size.width))
+            return Drawn(wrapped(awaited(snapshot, "bytes show here"), size.width))
         gpus = tuple(gpu for gpu in (snapshot.hardware.gpus if snapshot.hardware else None) or () if _counts(gpu))
         if snapshot.now.bytes_per_s is None and not gpus and not _was_moved(snapshot):
-            return Content(wrapped(_missing(snapshot), size.width))
+            return Drawn(wrapped(_missing(snapshot), size.width))
         rows = Rows()
         row = _row(context, _scale(snapshot, gpus))
         measured, why = _measured(gpus, snapshot)
@@ -57,8 +57,8 @@ class BandwidthPane(Pane):
             rows.add(7, row("peak", peak, "clock × bus"))
         rows.add(4, _kv(snapshot, size.width))
         rows.add(6, _busy(gpus, size.width))
-        rows.add(5, over_time(context, "bytes_per_s", "", size.width, spelled=units.bandwidth))
-        return Content(rows.laid_out(size.height), self.note(_notes(snapshot), size))
+        add_chart(rows, 5, context, "bytes_per_s", "modelled", spelled=units.bandwidth)
+        return Drawn(rows.laid_out(size.height), _notes(snapshot))
 
 
 def _counts(gpu: GpuSample) -> bool:

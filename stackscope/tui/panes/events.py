@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope import units
-from stackscope.tui.compose import apart, flow, quantity, said, wrapped
-from stackscope.tui.lines import Line, Span, fitted, printable, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.compose import GAP, apart, clipped, flow, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span, cells, fitted, printable, spelled, width
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Effect, Event, Ratio, Snapshot
     from stackscope.tui.look import Look
 
-_TIME = 7
-_WIDE = 96
-"""Cells from which prediction and measurement have columns."""
+_TIME: Final = 7
+_PREDICTED: Final = 19
+_MEASURED: Final = 21
+_COMPARED: Final = 12
+_LEAST_CHANGE: Final = 36
+"""Cells for what was changed, below which the rest has no columns."""
 
 
 class EventsPane(Pane):
@@ -33,44 +36,77 @@ class EventsPane(Pane):
         moves="Let a change run for some seconds before the next one: the interval narrows.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not snapshot.events:
             text = "Nothing was changed yet." if has_begun(snapshot) else awaited(snapshot, "changes show here")
-            return Content(wrapped(text, size.width))
+            return Drawn(wrapped(text, size.width))
         lines: list[Line] = []
-        for event in snapshot.events:
-            lines += told(event, size.width, context.look)
-            if len(lines) >= size.height:
-                break
-        return Content(tuple(lines[: size.height]), self.note(_notes(snapshot), size))
+        has_columns = _change_room(size.width) >= _LEAST_CHANGE and size.height >= 2
+        if has_columns and any(event.predicted or event.effect for event in snapshot.events):
+            lines.append(_header(size.width))
+        for event in snapshot.events[: size.height]:
+            if has_columns:
+                lines.append(_row(event, size.width, context.look))
+            else:
+                lines += told(event, size.width, context.look)
+        return Drawn(lines[: size.height], _notes(snapshot))
+
+
+def _change_room(room: int) -> int:
+    return room - _TIME - _PREDICTED - _MEASURED - _COMPARED
+
+
+def _header(room: int) -> Line:
+    text = f"{'':{_TIME}}{'changed':<{_change_room(room)}}{'predicted':<{_PREDICTED}}measured"
+    return (Span(text, "label"),)
+
+
+def _row(event: Event, room: int, look: Look) -> Line:
+    """An event with its prediction and its measurement in columns."""
+    left = _TIME + _change_room(room)
+    head = (_time(event), *_what(event, look))
+    result = _cut(_result(event, is_short=True), room - left - _PREDICTED, look)
+    if event.predicted is None and not result:
+        return fitted(head, room, look.ellipsis)
+    predicted = () if event.predicted is None else _change(event.predicted)
+    return (*fitted(head, left - 1, look.ellipsis), Span(" "), *fitted(predicted, _PREDICTED), *result)
+
+
+def _cut(result: Line, room: int, look: Look) -> Line:
+    """A result whose reason, which is its last words, is cut between two of them where it is too long."""
+    over = width(result) - room
+    if over <= 0:
+        return result
+    *head, last = result
+    return (*head, Span(clipped(last.text, cells(last.text) - over, look.ellipsis), last.style))
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
     """The newest event on a line of exactly `room` cells; blank where there was none."""
     if not snapshot.events:
         return (Span(" " * room),)
-    return fitted(told(snapshot.events[0], room, look, is_single=True)[0], room, look.ellipsis)
+    event = snapshot.events[0]
+    head, result, predicted = (_time(event), *_what(event, look)), _result(event), _predicted(event)
+    tail = flow((result, predicted), max(room - width(head) - GAP - 1, 0))
+    return spelled(fitted(apart(head, (*tail, Span(" ")), room) if tail else head, room, look.ellipsis), look)
 
 
-def told(event: Event, room: int, look: Look, *, is_single: bool = False) -> tuple[Line, ...]:
+def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
     """An event on one line, or where that is too narrow on two."""
-    head = (Span(f"{units.clock(event.at_ns):>{_TIME - 2}}  ", "label"), *_what(event, look))
-    predicted, result = _predicted(event), _result(event)
-    if room >= _WIDE:
-        left = max(room - 72, 40)
-        if width(head) <= left:
-            column = fitted(head, left, look.ellipsis)
-            line = (*column, *fitted(predicted, 31, look.ellipsis), Span(" "), *result)
-            if width(line) <= room:
-                return (line,)
-    tail = flow((result, predicted) if is_single else (predicted, result), room - _TIME)
+    head = (_time(event), *_what(event, look))
+    tail = flow((_predicted(event), _result(event)), room - _TIME) or flow(
+        (_result(event, is_short=True),), room - _TIME
+    )
     if not tail:
         return (head,)
-    if is_single or width(head) + 2 + width(tail) <= room:
-        short = flow((result,), max(room - width(head) - 2, 0))
-        return (apart(head, tail if width(head) + 2 + width(tail) <= room else short, room),)
+    if width(head) + GAP + width(tail) <= room:
+        return (apart(head, tail, room),)
     return (head, (Span(" " * _TIME), *tail))
+
+
+def _time(event: Event) -> Span:
+    return Span(f"{units.clock(event.at_ns):>{_TIME - 2}}  ", "label")
 
 
 def _what(event: Event, look: Look) -> Line:
@@ -106,8 +142,8 @@ def _predicted(event: Event) -> Line:
     return () if event.predicted is None else (Span("predicted ", "label"), *_change(event.predicted))
 
 
-def _result(event: Event) -> Line:
-    """What came of it."""
+def _result(event: Event, *, is_short: bool = False) -> Line:
+    """What came of it; `is_short` where the column says that it was measured."""
     effect = event.effect
     if effect is None:
         return ()
@@ -124,7 +160,11 @@ def _result(event: Event) -> Line:
     if effect.tokens is None:
         return said("measured, not known", "unknown")
     style = "good" if effect.tokens.value >= 1 else "bad"
-    return (Span("measured ", "label"), *_change(effect.tokens, style), *_compared(event, effect.tokens))
+    measured = _change(effect.tokens, style)
+    compared = _compared(event, effect.tokens)
+    if not is_short:
+        return (Span("measured ", "label"), *measured, *compared)
+    return (*fitted(measured, max(_MEASURED - 2, width(measured))), *compared) if compared else measured
 
 
 def _interval(effect: Effect) -> Line:
@@ -136,8 +176,8 @@ def _compared(event: Event, measured: Ratio) -> Line:
     if event.predicted is None:
         return ()
     if measured.value > event.predicted.high:
-        return said("  above it")
-    return said("  below it" if measured.value < event.predicted.low else "  as predicted")
+        return said("  above")
+    return said("  below" if measured.value < event.predicted.low else "  as predicted")
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 from stackscope import units
 from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span, printable
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.series import add_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.records import GpuSample, HardwareSample
+    from stackscope.tui.look import Look
 
 
 class HardwarePane(Pane):
@@ -33,16 +35,16 @@ class HardwarePane(Pane):
         "processor time for the container.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size, sample = context.snapshot, context.size, context.snapshot.hardware
         device = printable(snapshot.header.device) if snapshot.header is not None else ""
-        note = self.note((said(device),), size)
+        note = (said(device),)
         if sample is None:
-            return Content(wrapped("Nobody samples this machine.", size.width), note)
+            return Drawn(wrapped("Nobody samples this machine.", size.width), note)
         rows = Rows()
         gpus = sample.gpus or ()
         lines = _host_lines(sample, snapshot, size.width)
-        _add_gpus(rows, gpus, size.width, max(size.height - min(len(lines), 2), 1))
+        _add_gpus(rows, gpus, context, max(size.height - min(len(lines), 2), 1))
         if not gpus:
             rows.add(0, said("GPUs: nobody looked" if sample.gpus is None else "no GPU: CPU backend", ""))
         for rank, line in enumerate(lines):
@@ -52,22 +54,24 @@ class HardwarePane(Pane):
         for rank, line in enumerate(extra):
             rows.add(3 + rank, line)
         for line in _reasons(sample, size.width):
-            rows.add(9, line)
-        return Content(rows.laid_out(size.height), note)
+            rows.add(8, line)
+        add_chart(rows, 9, context, "cpu_percent", "CPU", spelled=lambda value: units.percent(value / 100), top=100.0)
+        return Drawn(rows.laid_out(size.height), note)
 
 
-def _add_gpus(rows: Rows, gpus: Sequence[GpuSample], room: int, height: int) -> None:
+def _add_gpus(rows: Rows, gpus: Sequence[GpuSample], context: Context, height: int) -> None:
     """A line for each GPU, those that matter first; where there is no room for all, one line sums the others up."""
+    room, look = context.size.width, context.look
     by_weight = sorted(gpus, key=lambda gpu: (not gpu.is_lost, not gpu.throttle, not gpu.is_used))
     listed = by_weight if len(gpus) <= height else by_weight[: max(height - 1, 0)]
     for gpu in sorted(listed, key=lambda gpu: gpu.index if gpu.index is not None else 0):
-        rows.add(0, _gpu(gpu, room))
+        rows.add(0, _gpu(gpu, room, look))
     others = by_weight[len(listed) :]
     if others:
         rows.add(0, _summed(others, room, is_all=not listed))
 
 
-def _gpu(gpu: GpuSample, room: int) -> Line:
+def _gpu(gpu: GpuSample, room: int, look: Look) -> Line:
     name = f"GPU{units.count(gpu.index) if gpu.index is not None else ''}"
     if gpu.is_lost:
         why = next(iter(gpu.unknown.values()), "it no longer answers")
@@ -82,7 +86,7 @@ def _gpu(gpu: GpuSample, room: int) -> Line:
         _flush(units.number(gpu.power_w, unit="W", places=0), 5),
         _flush(units.number(gpu.sm_clock_mhz, unit="MHz", places=0), 9),
         figure("DRAM", units.percent(gpu.dram_share)),
-        _flush(units.number(gpu.temperature_c, unit="°C", places=0), 5),
+        _flush(units.number(gpu.temperature_c, unit="C" if look.is_ascii else "°C", places=0), 5),
         figure("SM", units.percent(gpu.sm_active)),
         figure("tensor", units.percent(gpu.tensor_active)),
     ]
@@ -100,7 +104,7 @@ def _of(part: float | None, whole: float | None) -> str:
         return units.data_size(part)
     has, of = units.data_size(part), units.data_size(whole)
     number, _, unit = has.partition(" ")
-    return f"{number}/{of}" if of.endswith(f" {unit}") else f"{has.replace(' ', '')}/{of}"
+    return f"{number}/{of}" if of.endswith(f" {unit}") else f"{has} of {of}"
 
 
 def _summed(gpus: Sequence[GpuSample], room: int, *, is_all: bool) -> Line:
@@ -136,6 +140,8 @@ def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[
         figure("throttled", units.percent(throttled), style="bad" if throttled else "value"),
         figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
     ]
+    if throttled:
+        processor.insert(1, processor.pop(3))
     free, total = sample.memory_available_bytes, sample.memory_total_bytes
     memory = [
         figure("memory", _of(None if free is None or total is None else total - free, total)),

@@ -8,7 +8,7 @@ from stackscope import units
 from stackscope.tui.charts import ceiling
 from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import framed_area
 from stackscope.tui.wording import awaited, has_begun
 
@@ -32,13 +32,13 @@ class IdleComputePane(Pane):
         "further row costs its full time and speculation begins to lose.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
-            return Content(wrapped(awaited(snapshot, "what it computes shows here"), size.width))
+            return Drawn(wrapped(awaited(snapshot, "what it computes shows here"), size.width))
         values = [point.flops_per_s for point in snapshot.history.points]
         if snapshot.now.flops_per_s is None and all(value is None for value in values):
-            return Content(wrapped(_missing(snapshot), size.width))
+            return Drawn(wrapped(_missing(snapshot), size.width))
         top = snapshot.compute_ceiling
         rows = Rows()
         is_measured = top is not None
@@ -48,7 +48,7 @@ class IdleComputePane(Pane):
             lambda n: framed_area(context, values, n, top=scale, spelled=units.scaled, has_spare=is_measured),
         )  # fmt: skip
         rows.add(1, _figures(snapshot, size.width))
-        return Content(rows.laid_out(size.height), self.note(_notes(snapshot), size))
+        return Drawn(rows.laid_out(size.height), _notes(snapshot))
 
 
 def idle_share(snapshot: Snapshot) -> float | None:
@@ -70,10 +70,7 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
         hint = " idle: room to speculate" if idle >= 0.5 else " idle: little left to spend" if idle < 0.2 else " idle"
         return ((*share, Span(hint, "label")), (*share, Span(" idle", "label")), share)
     rate = quantity(units.flop_rate(snapshot.now.flops_per_s), "headline")
-    return ((*rate, Span(f" · {_UNMEASURED}", "label")), rate)
-
-
-_UNMEASURED = "ceiling not measured"
+    return (rate,)
 
 
 def _figures(snapshot: Snapshot, room: int) -> Line:
@@ -82,5 +79,5 @@ def _figures(snapshot: Snapshot, room: int) -> Line:
     used = figure("used", units.flop_rate(now.flops_per_s), style="value")
     forwards = figure("in forwards", units.flop_rate(now.forward_flops_per_s))
     if top is None:
-        return flow((used, said(_UNMEASURED, "unknown"), forwards), room)
+        return flow((used, said("ceiling not measured", "unknown"), forwards), room)
     return flow((used, figure("of", f"{units.flop_rate(top)} measured"), forwards), room)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
 from stackscope.tui.charts import bar
-from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
+from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
-from stackscope.tui.series import over_time
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.series import add_chart
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -32,22 +32,23 @@ class PrefixCachePane(Pane):
         " KV value); fewer requests in flight, which take cells from it.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
-            return Content(wrapped(awaited(snapshot, "what it spares shows here"), size.width))
+            return Drawn(wrapped(awaited(snapshot, "what it spares shows here"), size.width))
         window = snapshot.minute
         if snapshot.config is not None and not snapshot.config.prefix_cache:
-            return Content(self._off(context), self.note((said("off", "headline"),), size))
+            return Drawn(self._off(context), (said("off", "headline"),))
         if window.lookup_tokens is None and snapshot.levels.resident_blocks is None:
-            return Content(wrapped("This source does not tell what its prefix cache does.", size.width))
+            return Drawn(wrapped("This source does not tell what its prefix cache does.", size.width))
         rows = Rows()
         rows.add(0, *_reused(context, window))
-        rows.add(2, _resident(snapshot.levels, size.width))
+        for rank, line in enumerate(_resident(snapshot.levels, size.width)):
+            rows.add(2 + 3 * rank, line)
         rows.add(4, _moved(window, size.width))
         rows.add(3, _missed(snapshot.levels, size.width))
-        rows.add(1, over_time(context, "useful_hit_rate", "useful", size.width, spelled=units.percent, top=1.0))
-        return Content(rows.laid_out(size.height), self.note(_notes(window), size))
+        add_chart(rows, 1, context, "useful_hit_rate", "useful hits", spelled=units.percent, top=1.0)
+        return Drawn(rows.laid_out(size.height), _notes(window))
 
     def _off(self, context: Context) -> tuple[Line, ...]:
         rows = Rows()
@@ -55,8 +56,8 @@ class PrefixCachePane(Pane):
         rows.add(2, *wrapped("Every prompt is computed whole.", context.size.width))
         levels = context.snapshot.levels
         if levels.resident_blocks:
-            rows.add(3, _resident(levels, context.size.width))
-        rows.add(4, over_time(context, "useful_hit_rate", "useful", context.size.width, spelled=units.percent, top=1.0))
+            rows.add(3, *_resident(levels, context.size.width))
+        add_chart(rows, 4, context, "useful_hit_rate", "useful hits", spelled=units.percent, top=1.0)
         return rows.laid_out(context.size.height)
 
 
@@ -81,21 +82,22 @@ def _reused(context: Context, window: Window) -> tuple[Line, ...]:
     )
 
 
-def _resident(levels: Levels, room: int) -> Line:
+def _resident(levels: Levels, room: int) -> tuple[Line, ...]:
     items = [
         figure("resident", units.counted(levels.resident_blocks, "block")),
         figure("shared", units.count(levels.shared_blocks)),
         figure("holds", units.data_size(levels.held_bytes)),
         figure("paths", units.count(levels.resident_paths)),
     ]
-    return flow(items, room, 2)
+    return flowed(items, room, 2)
 
 
 def _moved(window: Window, room: int) -> Line:
     items = [
-        figure("blocks read", units.count(window.blocks_read)),
+        figure("read", units.count(window.blocks_read)),
         figure("written", units.count(window.blocks_written)),
         figure("evicted", units.count(window.blocks_evicted)),
+        said("blocks in the last minute"),
     ]
     return flow(items, room, 2)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from stackscope import units
 from stackscope.tui.compose import said, wrapped
 from stackscope.tui.lines import Line, Span
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ENDS: Final = {
 
 def _prompt(request: RequestView) -> str:
     if request.prompt_tokens is None:
-        return f"{units.count(request.prefilled)}.."
+        return f"{units.count(request.prefilled)}/{units.UNKNOWN}"
     if request.prefilled < request.prompt_tokens:
         return f"{units.count(request.prefilled)}/{units.count(request.prompt_tokens)}"
     return units.count(request.prompt_tokens)
@@ -86,21 +86,21 @@ class RequestsPane(Pane):
         " arrow keys to read its text.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
-        note = self.note(_notes(snapshot), size)
+        note = _notes(snapshot)
         if not snapshot.requests:
             text = "No request is in flight." if has_begun(snapshot) else awaited(snapshot, "requests show here")
             if snapshot.header is not None and snapshot.header.source == "attach":
                 text = "This source does not tell of single requests."
-            return Content(wrapped(text, size.width), note)
+            return Drawn(wrapped(text, size.width), note)
         columns = _columns(size.width)
         lines = [_header(columns)] if size.height > 1 else []
         shown, n_hidden = _shown(snapshot.requests, size.height - len(lines), context.selected)
         lines += [_line(request, columns, context) for request in shown]
         if n_hidden:
             lines.append((Span(f"{'':{_POINTER}}{units.count(n_hidden)} more", "label"),))
-        return Content(tuple(lines), note)
+        return Drawn(tuple(lines), note)
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:

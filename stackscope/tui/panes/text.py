@@ -7,7 +7,7 @@ from typing import ClassVar
 from stackscope import units
 from stackscope.tui.compose import said, wrapped
 from stackscope.tui.lines import Line, Span, cells, printable
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, has_begun
 
 
@@ -24,18 +24,18 @@ class TextPane(Pane):
         "what the drafts said, not the target.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         request = next((view for view in snapshot.requests if view.id == context.selected), None)
         if context.text is None:
             why = context.text_missing or _missing(context)
-            return Content(wrapped(why, size.width), self.note(_notes(context, None), size))
+            return Drawn(wrapped(why, size.width), _notes(context, None))
         lines = _tail(context.text, size.width, size.height)
         is_growing = request is not None and request.finished is None and snapshot.state in ("running", "settling")
         if lines and is_growing and cells(lines[-1][0].text) < size.width:
             lines = [*lines[:-1], (*lines[-1], Span(context.look.cursor, "accent"))]
         n = None if request is None else request.output_tokens
-        return Content(tuple(lines), self.note(_notes(context, n), size))
+        return Drawn(tuple(lines), _notes(context, n))
 
 
 def _missing(context: Context) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
-from stackscope.tui.charts import ceiling
 from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
-from stackscope.tui.series import framed_area, over_time
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.series import LEAST_FRAMED, add_chart, over_time
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -38,10 +37,10 @@ class ThroughputPane(Pane):
         "Gaps: a smaller token budget, so that prefills interrupt less.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
-            return Content(wrapped(awaited(snapshot, "its speed shows here"), size.width))
+            return Drawn(wrapped(awaited(snapshot, "its speed shows here"), size.width))
         rows = Rows()
         rows.add(0, *_rate(context))
         table = _table(snapshot.latency, size.width) if size.height >= 7 else ()
@@ -49,16 +48,12 @@ class ThroughputPane(Pane):
         if table:
             rows.add(1, *table)
             rows.add(2, *load)
-            left = size.height - len(table) - len(load) - len(_rate(context))
-            if left >= 4:
-                values = [point.tokens_per_s for point in snapshot.history.points]
-                rows.fill(
-                    3, 4, left, lambda n: framed_area(context, values, n, top=ceiling(values), spelled=units.number)
-                )
+            if size.height - len(table) - len(load) - len(_rate(context)) >= LEAST_FRAMED:
+                add_chart(rows, 3, context, "tokens_per_s", "tok/s")
         else:
-            for rank, line in enumerate(flowed([*_latencies(snapshot.latency), *_load(snapshot)], size.width), 1):
+            for rank, line in enumerate(flowed([*_latencies(snapshot.latency), *_load(snapshot)], size.width, 2), 1):
                 rows.add(rank, line)
-        return Content(rows.laid_out(size.height), self.note(_notes(snapshot), size))
+        return Drawn(rows.laid_out(size.height), _notes(snapshot))
 
 
 def _rate(context: Context) -> tuple[Line, ...]:
@@ -99,23 +94,22 @@ def _change(snapshot: Snapshot) -> Line:
 
 def _latencies(latency: Latency) -> list[Line]:
     """Each distribution in one piece."""
-    items = [_percentiles("TTFT", latency.ttft, has_n=True), _percentiles("step gap", latency.step_gap)]
+    items = [_percentiles("TTFT", latency.ttft), _percentiles("step gap", latency.step_gap)]
     tpot = latency.tpot
     items.append(figure("TPOT p50", units.duration(None if tpot is None else tpot.p50)))
     return items
 
 
-def _percentiles(label: str, spread: Spread | None, *, has_n: bool = False) -> Line:
+def _percentiles(label: str, spread: Spread | None) -> Line:
     if spread is None:
         return (Span(f"{label} ", "label"), Span(units.UNKNOWN, "unknown"))
     p50, p95 = units.duration(spread.p50), tail(spread)
     number, _, unit = p50.partition(" ")
     is_shared = p95.strip("()").partition(" ")[2] == unit
-    line: Line = (
+    return (
         Span(f"{label} p50 ", "label"), Span(number, "value"), Span("" if is_shared else f" {unit}", "unit"),
         Span(" p95 ", "label"), *quantity(p95),
     )  # fmt: skip
-    return (*line, Span(f" n {units.count(spread.n)}", "label")) if has_n else line
 
 
 def tail(spread: Spread) -> str:
@@ -175,5 +169,5 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
         if limit is not None
     ]
     met = quantity(units.percent(latency.good_share), "good" if (latency.good_share or 0) >= 0.95 else "bad")
-    full = (Span(f"{', '.join(limits)}: met by ", "label"), *met)
-    return (full, (Span("limits met by ", "label"), *met), met)
+    names = ", ".join(limits)
+    return tuple((Span(words, "label"), *met) for words in (f"limits {names} met by ", f"{names} met ", "limits met "))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
-from stackscope.tui.compose import Rows, flow, flowed, quantity, said, wrapped
-from stackscope.tui.lines import Line, Span, printable, width
-from stackscope.tui.pane import Content, Context, Pane, PaneHelp
+from stackscope.tui.compose import GAP, Rows, clipped, flow, flowed, quantity, said, wrapped
+from stackscope.tui.lines import Line, Span, cells, printable, width
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import wanted
 
 if TYPE_CHECKING:
@@ -29,15 +29,13 @@ class VerdictPane(Pane):
         "bottleneck promotes the next.",
     )
 
-    def drawn(self, context: Context) -> Content:
+    def drawn(self, context: Context) -> Drawn:
         verdict, room = context.snapshot.verdict, context.size.width
         rows = Rows()
-        if verdict.name is None:
+        if verdict.name is None or context.snapshot.state == "dead":
             rows.add(0, *wrapped(_nothing(context), room, "")[: context.size.height])
-            return Content(rows.laid_out(context.size.height), self.note(_state(context), context.size))
-        rows.add(0, _named(verdict, room))
-        if width(_named(verdict, 10_000)) > room:
-            rows.add(2, *wrapped(verdict.sentence, room)[:1])
+            return Drawn(rows.laid_out(context.size.height), _state(context))
+        rows.add(0, _named(verdict, room, context.look.ellipsis))
         rejected = tuple(said(printable(item)) for item in verdict.rejected)
         if rejected:
             dot = Span(f" {context.look.dot} ", "unit")
@@ -46,7 +44,7 @@ class VerdictPane(Pane):
             rows.add(1, *_next(verdict, room))
         elif verdict.basis == "phases":
             rows.add(4, _next_unknown(room))
-        return Content(rows.laid_out(context.size.height), self.note(_notes(context), context.size))
+        return Drawn(rows.laid_out(context.size.height), _notes(context))
 
 
 def _nothing(context: Context) -> str:
@@ -65,11 +63,15 @@ def _nothing(context: Context) -> str:
     return "Nothing can be named yet."
 
 
-def _named(verdict: Verdict, room: int) -> Line:
+def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
     """The name, its share and, where there is room for it whole, the sentence."""
     name = (Span(printable(verdict.name or "").upper(), "headline"),)
     share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
-    return flow((name, share, said(printable(verdict.sentence), "")), room)
+    head = flow((name, share), room)
+    left = room - width(head) - GAP
+    text = printable(verdict.sentence)
+    told = clipped(text, left, ellipsis)
+    return (*head, Span(" " * GAP), Span(told)) if cells(told) * 2 > cells(text) else head
 
 
 def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
