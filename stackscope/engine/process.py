@@ -175,16 +175,33 @@ class EngineProcess:
         )
 
     def begin(self, header: Header, recorder: Recorder | None = None) -> None:
-        """Let the traffic begin.
-
-        `recorder` has the header already; from here on it is served from another thread, and closed with a footer when
-        the engine ends, in order or not. When it fails, the run goes on and `recording_failure` says why. Raises
-        `SessionFileError` when it fails at once.
-        """
+        """Let the traffic begin, and record to `recorder`, as `record_to` does."""
         self.header = header
         if recorder is not None:
             self._pump.record_to(recorder)
         self.send(wire.Begin())
+
+    def header_now(self) -> Header:
+        """The header of a recording that begins now: the session's, with what is in force by now."""
+        assert self.header is not None, "the session has not begun"
+        return self._pump.header_now(self.header)
+
+    def record_to(self, recorder: Recorder | None) -> None:
+        """Record from here on, at any time of the session; with None, no longer. Can be called from any thread.
+
+        `recorder` has the header already. From here on it is served from another thread, and closed with a footer when
+        another one follows, or none, or when the engine ends, in order or not. A footer counts what that recording has.
+        When it fails, the run goes on and `recording_failure` says why. Raises `SessionFileError` when it fails at
+        once, or when the one before cannot be closed.
+        """
+        self._pump.record_to(recorder)
+
+    def inject(self, record: AnyRecord) -> None:
+        """Add a record of this process's own to the session: recorded and read like any other. From any thread.
+
+        After the end of the session it is dropped.
+        """
+        self._pump.inject(record)
 
     def next_item(self, timeout_s: float | None = None) -> Item | None:
         """The next record or message, waiting for it. `None`: the time has passed, or everything has been read.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from stackscope.engine import wire
 from stackscope.engine.exits import died
+from stackscope.engine.in_force import InForce
 from stackscope.errors import SessionFileError
 from stackscope.records import Footer
 from stackscope.session.format import encode, encode_all
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.engine.logring import LogRing
-    from stackscope.records import Log
+    from stackscope.records import AnyRecord, Header, Log
 
 TICK_S: Final = 0.1
 """How often the recorder is asked to write what has waited long enough."""
@@ -46,6 +47,8 @@ class Recorder(Protocol):
 
     def close(self, footer: Footer | None = None) -> None: ...
 
+
+Reason: TypeAlias = Literal["done", "interrupted", "engine-died", "error"]
 
 Queued: TypeAlias = "bytes | wire.AnyMessage"
 """A stretch of record lines, or a message."""
@@ -86,7 +89,13 @@ class Pump(threading.Thread):
         self._most_queued_bytes = most_queued_bytes
         self._is_unlimited = False
         self._recording = threading.Lock()
+        """Held while lines are handed on: a recording begins and ends between two stretches, and the footer is last."""
         self._recorder: Recorder | None = None
+        self._counts_before = (0, 0, 0)
+        """Steps, requests and dropped items before the recording began."""
+        self._in_force = InForce()
+        self._is_concluded = False
+        """The last line has been handed on."""
         self._done: wire.Done | None = None
         self._failed: wire.Failed | None = None
         self._is_killed = False
@@ -129,13 +138,44 @@ class Pump(threading.Thread):
         with self._changed:
             self._changed.wait_for(lambda: self.is_over, timeout_s)
 
-    def record_to(self, recorder: Recorder) -> None:
-        """Record from here on, log lines of before included. Raises `SessionFileError`."""
+    def record_to(self, recorder: Recorder | None) -> None:
+        """Record from here on, or with None no longer; the recording before is closed with a footer of its own.
+
+        A recording from the start has the log lines of before in it; one that begins later starts with what is in
+        force. Raises `SessionFileError` when the old one cannot be closed or the new one written; the new one is not
+        kept then.
+        """
         with self._recording:
-            before = self._ring.lines
-            if before:
-                recorder.write_line(encode_all(before))
-            self._recorder = recorder
+            old, self._recorder = self._recorder, None
+            footer = self._footer("done", self._now(), since=self._counts_before)
+        if old is not None:
+            old.close(footer)
+        if recorder is None:
+            return
+        with self._recording:
+            self._counts_before = self._counts()
+            is_from_start = self._counts_before == (0, 0, 0) and self._in_force.epoch == 0
+            opening = self._ring.lines if is_from_start else self._in_force.opening(self._now())
+            if opening:
+                recorder.write_line(encode_all(opening))
+            self.recording_failure = None
+            is_too_late = self._is_concluded
+            if not is_too_late:
+                self._recorder = recorder
+        if is_too_late:
+            recorder.close(self._footer("done", self._now(), since=self._counts()))
+
+    def header_now(self, header: Header) -> Header:
+        """The header of a recording that begins now, given that of the session."""
+        with self._recording:
+            return self._in_force.amend(header)
+
+    def inject(self, record: AnyRecord) -> None:
+        """Add a record to the session, from any thread. After the end it is dropped."""
+        raw = encode(record)
+        with self._recording:
+            if not self._is_concluded:
+                self._hand_on(raw)
 
     def unlimit(self) -> None:
         """Take everything from now on, whether or not it is read: the end is near."""
@@ -188,7 +228,8 @@ class Pump(threading.Thread):
                 self._selector.unregister(self._logs)
             if self._records in ready and not self._read_records():
                 return
-            self._record(None)
+            with self._recording:
+                self._record(None)
 
     def _await_exit(self) -> None:
         """Serve the log until the process has ended; one that stays although it has said all is killed."""
@@ -216,10 +257,11 @@ class Pump(threading.Thread):
             if stretch.startswith(wire.CONTROL):
                 self._receive(stretch)
             else:
-                self.n_steps += stretch.count(_STEP)
-                self.n_requests += stretch.count(_REQUEST)
-                self._record(stretch)
-                self._put(stretch, len(stretch))
+                with self._recording:
+                    self.n_steps += stretch.count(_STEP)
+                    self.n_requests += stretch.count(_REQUEST)
+                    self._in_force.feed(stretch)
+                    self._hand_on(stretch)
         return bool(chunk)
 
     def _read_logs(self) -> bool:
@@ -233,13 +275,14 @@ class Pump(threading.Thread):
 
     def _log(self, lines: Sequence[Log]) -> None:
         if lines:
-            raw = encode_all(lines)
-            self._record(raw)
-            self._put(raw, len(raw))
+            with self._recording:
+                self._hand_on(encode_all(lines))
 
     def _receive(self, line: bytes) -> None:
         message = wire.decode_message(line)
         match message:
+            case wire.Ready():
+                self._in_force.start(message)
             case wire.Done():
                 self._done = message
             case wire.Failed():
@@ -254,23 +297,37 @@ class Pump(threading.Thread):
             self._n_queued_bytes += size
             self._changed.notify()
 
+    def _hand_on(self, raw: bytes) -> None:
+        """Lines for the recorder and for the reader. To be called with `_recording` held."""
+        self._record(raw)
+        self._put(raw, len(raw))
+
     def _record(self, raw: bytes | None) -> None:
-        """Hand lines to the recorder, or with None have it look at the clock. A recorder that fails is let go."""
-        with self._recording:
-            if self._recorder is None:
-                return
-            try:
-                if raw is None:
-                    self._recorder.tick()
-                else:
-                    self._recorder.write_line(raw)
-            except SessionFileError as error:
-                self._recorder = None
-                self.recording_failure = error
+        """Hand lines to the recorder, or with None have it look at the clock. A recorder that fails is let go.
+
+        To be called with `_recording` held.
+        """
+        if self._recorder is None:
+            return
+        try:
+            if raw is None:
+                self._recorder.tick()
+            else:
+                self._recorder.write_line(raw)
+        except SessionFileError as error:
+            self._recorder = None
+            self.recording_failure = error
+
+    def _counts(self) -> tuple[int, int, int]:
+        return self.n_steps, self.n_requests, self.n_dropped
+
+    def _footer(self, reason: Reason, at_ns: int, *, since: tuple[int, int, int] = (0, 0, 0)) -> Footer:
+        steps, requests, dropped = (now - before for now, before in zip(self._counts(), since, strict=True))
+        return Footer(at_ns=at_ns, reason=reason, steps=steps, requests=requests, dropped_display=dropped)
 
     def _conclude(self) -> None:
         """Say how it ended, to the reader and in the recording."""
-        reason: Literal["done", "interrupted", "engine-died", "error"]
+        reason: Reason
         if self.failure is not None:
             reason = "error"
         elif self._failed is not None:
@@ -283,19 +340,15 @@ class Pump(threading.Thread):
         else:
             self.failure = died(self._child.wait(), [line.text for line in self._ring.lines])
             reason = "engine-died"
-        footer = Footer(
-            at_ns=self._now(),
-            reason=reason,
-            steps=self.n_steps,
-            requests=self.n_requests,
-            dropped_display=self.n_dropped,
-        )
         with self._recording:
             recorder, self._recorder = self._recorder, None
+            at_ns = self._now()
+            last = encode(self._footer(reason, at_ns))
+            footer = self._footer(reason, at_ns, since=self._counts_before)
+            self._is_concluded = True
         if recorder is not None:
             try:
                 recorder.close(footer)
             except SessionFileError as error:
                 self.recording_failure = error
-        raw = encode(footer)
-        self._put(raw, len(raw))
+        self._put(last, len(last))

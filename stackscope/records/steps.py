@@ -110,7 +110,7 @@ class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="ste
     """One turn of the engine loop: at most one target forward and the draft forwards that fed it."""
 
     n: int
-    """Counts from 0 within the session, without gaps."""
+    """Counts from 0 within the session, without gaps; a recording of its middle begins with a later one."""
     start_ns: int
     phases: Phases
     work: tuple[SlotWork, ...] = ()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
-import threading
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,75 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stackscope.engine import wire
-from stackscope.engine.logring import LogRing
 from stackscope.engine.process import EngineProcess, child_environment
-from stackscope.engine.pump import Pump
 from stackscope.errors import EngineDiedError, EngineError
 from stackscope.records import Footer, Log, Mark, StepRecord
 from stackscope.session.format import LineDecoder, encode
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import WorkloadSpec
 from tests.unit.fake_engine import ENGINE, TRAFFIC
+from tests.unit.pump_child import Child, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stackscope.records import AnyRecord
-
-
-class Child:
-    """A process that ends when told to, and the writing ends of its pipes in the hands of the test."""
-
-    def __init__(self, *, most_queued_bytes: int = 1 << 20) -> None:
-        self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-        records, self.records = os.pipe()
-        logs, self.logs = os.pipe()
-        self.ring = LogRing()
-        self.pump = Pump(
-            self.process, records, logs, self.ring, origin_ns=0, most_queued_bytes=most_queued_bytes
-        )  # fmt: skip
-        self.pump.start()
-
-    def write(self, *lines: bytes) -> None:
-        os.write(self.records, b"".join(lines))
-
-    def end(self) -> None:
-        for end in (self.records, self.logs):
-            os.close(end)
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.pump.join()
-
-    def taken(self) -> list[bytes | wire.AnyMessage]:
-        """All that is left in the queue."""
-        items = []
-        while (item := self.pump.take(0)) is not None:
-            items.append(item)
-        return items
-
-
-class Memory:
-    """A recorder that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.raw = b""
-        self.footer: Footer | None = None
-        self.ticked = threading.Event()
-        self.wrote = threading.Event()
-
-    def write_line(self, raw: bytes) -> None:
-        self.raw += raw
-        self.wrote.set()
-
-    def tick(self) -> None:
-        self.ticked.set()
-
-    def close(self, footer: Footer | None = None) -> None:
-        self.footer = footer
-
-    @property
-    def records(self) -> list[AnyRecord]:
-        return LineDecoder().feed(self.raw)
 
 
 @pytest.fixture
