@@ -99,7 +99,7 @@ class BackgroundGpus:
     def _run(self) -> None:
         due = self._clock()
         try:
-            while not self._is_stopped.wait(max(0, due - self._clock()) / 1e9):
+            while not self._rest(max(0, due - self._clock()) / 1e9):
                 started = self._clock()
                 reading = self._probe.read()
                 self._newest = msgspec.structs.replace(reading, late_ns=max(0, started - due))
@@ -109,6 +109,10 @@ class BackgroundGpus:
             self._failure = error
         finally:
             self._probe.close()
+
+    def _rest(self, seconds: float) -> bool:
+        """Wait. Returns whether that is the end."""
+        return self._is_stopped.wait(seconds)
 
 
 def _silent(gpu: GpuSample, age_ns: int) -> GpuSample:
