@@ -85,6 +85,8 @@ KEYS: Final[tuple[Key, ...]] = (
         is_shown=True),
     Key("steps_previous_change", "N", "change(-1)", "", "Go to the change before.", "steps",
         back_of="steps_next_change"),
+    Key("steps_details", "enter", "details", "details", "Everything about the selected step, or the list alone.",
+        "steps", is_shown=True),
     Key("steps_follow", "end", "follow", "follow", "Go to the newest step and stay there.", "steps", is_shown=True),
     Key("sessions_open", "enter", "open", "open", "Open the recording on the live screen.", "sessions", is_shown=True),
     Key("sessions_pick", "space", "pick", "pick", "Pick a recording for a comparison: two of them are compared.",
@@ -226,10 +228,14 @@ def _clash(usable: Mapping[str, str]) -> tuple[str, str, str] | None:
     return None
 
 
+_SPELLED: Final = {"enter": "enter", "left": "left", "right": "right", "up": "up", "down": "down"}
+"""Keys whose usual signs not every terminal has."""
+
+
 def spelled(key: str) -> str:
     """A key as it is written for people: `]`, `S`, `^p`, `F1`, `space`."""
     *modifiers, last = key.split("+")
-    name = format_key(last)
+    name = _SPELLED.get(last) or format_key(last)
     name = name.upper() if len(name) > 1 and name[0] == "f" and name[1:].isdigit() else name
     if "ctrl" in modifiers:
         modifiers.remove("ctrl")

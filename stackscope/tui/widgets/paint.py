@@ -1,16 +1,14 @@
-"""How this terminal is drawn on: its characters and its theme, and lines of meanings made into what Textual draws."""
+"""Lines of meanings made into what Textual draws: in the theme's colours, on the background of their widget."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.strip import Strip
 
 from stackscope.tui import theme
-from stackscope.tui.lines import fitted
-from stackscope.tui.look import UNICODE, Look
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -18,24 +16,11 @@ if TYPE_CHECKING:
     from stackscope.tui.lines import Line
 
 
-@dataclass(frozen=True)
-class Paint:
-    """Characters and theme."""
-
-    look: Look = UNICODE
-    kind: theme.Kind = "dark"
+def background_of(widget: Widget) -> Style:
+    """The background of a widget: what has none of its own would be drawn on that of the terminal."""
+    return Style(bgcolor=widget.rich_style.bgcolor)
 
 
-DEFAULT: Final = Paint()
-
-
-def paint_of(widget: Widget) -> Paint:
-    """The application's way to draw, its `paint` attribute."""
-    found = getattr(widget.app, "paint", None)
-    return found if isinstance(found, Paint) else DEFAULT
-
-
-def strip(line: Line, paint: Paint, room: int) -> Strip:
-    """A line of exactly `room` cells, in the theme's colours."""
-    whole = fitted(line, room, paint.look.ellipsis)
-    return Strip([Segment(span.text, theme.style(paint.kind, span.style)) for span in whole], room)
+def strip(line: Line, kind: theme.Kind, background: Style) -> Strip:
+    """A line in the colours of a theme."""
+    return Strip([Segment(text, background + theme.style(kind, style)) for text, style in line])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.segment import Segment
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from stackscope.tui import theme
 from stackscope.tui.lines import fitted, plain
+from stackscope.tui.widgets.paint import background_of, strip
 
 if TYPE_CHECKING:
+    from stackscope.tui import theme
     from stackscope.tui.app import StackscopeApp
     from stackscope.tui.lines import Line
     from stackscope.tui.look import Look
@@ -44,13 +44,14 @@ class Painted(Widget):
         old, kind = self._lines, self.kind
         if lines == old and kind == self._kind:
             return
+        background = background_of(self)
         if kind != self._kind or len(lines) != len(old):
-            self._strips = [_strip(kind, line) for line in lines]
+            self._strips = [strip(line, kind, background) for line in lines]
             changed = [Region(0, 0, *self.size)]
         else:
             rows = [row for row, line in enumerate(lines) if line != old[row]]
             for row in rows:
-                self._strips[row] = _strip(kind, lines[row])
+                self._strips[row] = strip(lines[row], kind, background)
             changed = [Region(0, first, self.size.width, n) for first, n in _runs(rows)]
         self._lines, self._kind = lines, kind
         self.refresh(*changed)
@@ -61,7 +62,7 @@ class Painted(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One line, as wide as the widget."""
-        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, background_of(self))
 
 
 class Bar(Painted):
@@ -71,10 +72,6 @@ class Bar(Painted):
         """Show a line, cut or filled up to the width."""
         if self.size.width > 0:
             self.paint(fitted(line, self.size.width, self.look.ellipsis))
-
-
-def _strip(kind: theme.Kind, line: Line) -> Strip:
-    return Strip([Segment(text, theme.style(kind, style)) for text, style in line])
 
 
 def _runs(rows: list[int]) -> list[tuple[int, int]]:

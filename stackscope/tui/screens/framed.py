@@ -1,0 +1,71 @@
+"""A screen about what runs, with the same head and foot as the live one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stackscope.tui import bars
+from stackscope.tui.bindings import KEYS
+from stackscope.tui.screens.running import RunningScreen
+from stackscope.tui.widgets.painted import Bar
+from stackscope.tui.widgets.toggle_bar import ToggleBar
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from stackscope.tui.bindings import Scope
+    from stackscope.tui.feed import Frame
+
+_TALL = 20
+"""Rows from which there is room for the toggles."""
+
+
+class FramedScreen(RunningScreen):
+    """Head, toggles, whatever the screen is about, transport of a recording, keys."""
+
+    scope: ClassVar[Scope]
+    """Whose keys stand first in the footer."""
+
+    def compose(self) -> ComposeResult:
+        yield Bar(id="header")
+        yield ToggleBar(self.owner.keys, id="toggles")
+        yield from self.body()
+        yield Bar(id="transport")
+        yield Bar(id="footer")
+
+    def body(self) -> ComposeResult:
+        """What stands between head and foot."""
+        raise NotImplementedError
+
+    def draw(self, frame: Frame) -> None:
+        """Draw what stands there."""
+        raise NotImplementedError
+
+    def show(self, frame: Frame) -> None:
+        """Draw what has changed."""
+        if not self.is_mounted or not self.size.width:
+            return
+        look, width = self.owner.look, self.size.width
+        status = frame.status
+        self.bar("header").show(bars.header(frame.snapshot, status, width, look, is_paused=self.owner.is_paused))
+        toggles = self.query_one("#toggles", ToggleBar)
+        toggles.display = self.size.height >= _TALL
+        toggles.show(self.owner.toggling.situation)
+        self.bar("transport").display = status.playing is not None
+        if status.playing is not None:
+            self.bar("transport").show(bars.transport(status.playing, width, look, keys=self._keys("replay")))
+        keys = self._keys(self.scope, "everywhere", "running")
+        self.bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
+        self.draw(frame)
+
+    def bar(self, id: str) -> Bar:
+        """One of its single lines."""
+        return self.query_one(f"#{id}", Bar)
+
+    def _keys(self, *scopes: Scope) -> list[tuple[str, str]]:
+        """(key, what it does), those of the first scope first."""
+        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown]
+        return [(self.owner.keys.shown(key.id), key.label) for key in keys]
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.show_again)
