@@ -46,7 +46,7 @@ class Scrolled(ScrollView, can_focus=True):
     @property
     def room(self) -> int:
         """Cells that a line may take, whether or not there is a scrollbar."""
-        return max(self.size.width - (0 if self.show_vertical_scrollbar else 1), 1)
+        return max(self.size.width - 1, 1)
 
     def paint(self, lines: Sequence[Line]) -> None:
         """Show these lines; only those that changed are drawn."""

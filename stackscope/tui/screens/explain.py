@@ -1,0 +1,55 @@
+"""The screen of the evidence behind the verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from stackscope.tui.evidence import Counted, counted, evidence
+from stackscope.tui.lines import spelled
+from stackscope.tui.screens.framed import FramedScreen
+from stackscope.tui.widgets.scrolled import Scrolled
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from stackscope.tui.bindings import Scope
+    from stackscope.tui.feed import Frame
+
+_WIDEST: Final = 132
+"""Longer lines are hard to follow."""
+_AGAIN_NS: Final = 1_000_000_000
+"""How long a count of bytes stays: counting takes longer than drawing."""
+
+
+class ExplainScreen(FramedScreen):
+    """Scrolls; what changes is drawn again in place."""
+
+    DEFAULT_CSS: ClassVar[str] = """
+    ExplainScreen Scrolled { padding: 0 1; }
+    """
+    scope: ClassVar[Scope] = "running"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counted: Counted | None = None
+        self._counted_at: tuple[int, int] | None = None
+        """(instant, configuration) of the last count."""
+
+    def body(self) -> ComposeResult:
+        yield Scrolled(id="evidence")
+
+    def on_mount(self) -> None:
+        self.query_one(Scrolled).focus()
+
+    def draw(self, frame: Frame) -> None:
+        view = self.query_one(Scrolled)
+        if view.size.width < 1:
+            return
+        snapshot = frame.snapshot
+        last = self._counted_at
+        if last is None or last[1] != snapshot.epoch or not 0 <= snapshot.at_ns - last[0] < _AGAIN_NS:
+            self._counted = counted(snapshot, self.owner.feed.steps)
+            self._counted_at = (snapshot.at_ns, snapshot.epoch)
+        look = self.owner.look
+        lines = evidence(snapshot, self._counted, min(view.room, _WIDEST), look)
+        view.paint([spelled(line, look) for line in lines])
