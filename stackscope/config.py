@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 import msgspec
 
 from stackscope.errors import UsageError, WorkloadError
-from stackscope.options import OPTIONS, PATHS, SECTIONS, OutputOptions, field_types
+from stackscope.options import (
+    KEYS,
+    OPTIONS,
+    PATHS,
+    RANGES,
+    SECTIONS,
+    LimitOptions,
+    OutputOptions,
+    ScreenOptions,
+    field_types,
+)
 from stackscope.toggles import EngineConfig, Sampling
 from stackscope.workload.spec import BUILT_INS, Length, WorkloadSpec, parse_length, validate
 
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE: Final = "STACKSCOPE_CONFIG"
 """Environment variable that names the settings file."""
 
-OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "STACKSCOPE_CACHE", "STACKSCOPE_SPIN"})
+OTHER_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "STACKSCOPE_CACHE", "STACKSCOPE_SPIN", "STACKSCOPE_GPU_BANDWIDTH"})
 """Variables of Stackscope that are no option of a run."""
 
 FILE_NAME: Final = "config.toml"
@@ -39,6 +49,10 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Its `model` is empty when none was named: the bundled pair is meant."""
     workload: WorkloadSpec = WorkloadSpec(name="code", requests=DEFAULT_REQUESTS)
     output: OutputOptions = OutputOptions()
+    limits: LimitOptions = LimitOptions()
+    screen: ScreenOptions = ScreenOptions()
+    keys: dict[str, str] = {}
+    """Keys of the screen by action, as the user wrote them: the screen judges them."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -109,7 +123,7 @@ def read_settings(path: Path) -> dict[str, Given]:
     settings: dict[str, Given] = {}
     several: set[str] = set()
     for section, fields in content.items():
-        if section not in SECTIONS:
+        if section not in SECTIONS and section != KEYS:
             raise _unknown_section(path, section)
         if not isinstance(fields, dict):
             raise UsageError(
@@ -133,7 +147,7 @@ def read_settings(path: Path) -> dict[str, Given]:
 def _targets_of(path: Path, section: str, field: str) -> tuple[str, ...]:
     """The fields that a key of a settings file sets; `kv_type` sets two."""
     key = f"{section}.{field}"
-    if key in field_types():
+    if key in field_types() or section == KEYS:
         return (key,)
     for option in OPTIONS:
         if option.name == field and all(target.startswith(f"{section}.") for target in option.targets):
@@ -150,7 +164,7 @@ def _unknown_section(path: Path, name: str) -> UsageError:
     home = next((key.partition(".")[0] for key in field_types() if key.endswith(f".{name}")), None)
     if home is not None:
         return UsageError(f"{path}: {name} stands outside a section.", remedy=f"Put it under [{home}].")
-    return UsageError(f"{path}: there is no section [{name}].", remedy=_suggestion(name, list(SECTIONS)))
+    return UsageError(f"{path}: there is no section [{name}].", remedy=_suggestion(name, [*SECTIONS, KEYS]))
 
 
 def _path_beside(path: Path, key: str, value: object) -> object:
@@ -192,7 +206,7 @@ def _from_options(options: Mapping[str, object]) -> dict[str, Given]:
 
 def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     """A value as its field wants it; `is_text` allows numbers and switches to be spelled out."""
-    kind = field_types()[key]
+    kind = field_types().get(key, str)
     try:
         converted = _converted(key, kind, value, is_text)
     except msgspec.ValidationError:
@@ -202,6 +216,9 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if not all(isfinite(number) for number in numbers if isinstance(number, float)):
         raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.")
+    allowed = RANGES.get(key)
+    if allowed is not None and isinstance(converted, float) and converted not in allowed:
+        raise UsageError(f"{origin} must be {allowed.described}, not {value!r}.")
     return converted
 
 
@@ -216,7 +233,9 @@ def _converted(key: str, kind: Any, value: object, is_text: bool) -> object:
         return parse_length(str(value))
     if get_origin(kind) is tuple and isinstance(value, str):
         return msgspec.convert([part.strip() for part in value.split(",")], kind, strict=False)
-    if is_text and kind is bool and str(value).lower() in ("on", "off", "yes", "no"):
+    if key == "screen.ascii" and value == "auto":
+        return None
+    if is_text and bool in (kind, *get_args(kind)) and str(value).lower() in ("on", "off", "yes", "no"):
         return str(value).lower() in ("on", "yes")
     return msgspec.convert(value, kind, strict=not is_text)
 
@@ -254,7 +273,7 @@ def _workload_of(text: str, origin: str) -> tuple[str | None, str | None]:
 
 
 def _build(values: dict[str, Any], default_requests: int | None) -> RunOptions:
-    sections: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    sections: dict[str, dict[str, Any]] = {section: {} for section in (*SECTIONS, KEYS)}
     for key, value in values.items():
         section, _, field = key.partition(".")
         sections[section][field] = value
@@ -269,7 +288,12 @@ def _build(values: dict[str, Any], default_requests: int | None) -> RunOptions:
     workload = WorkloadSpec(**wanted, sampling=Sampling(**sections["sampling"]))
     validate(workload)
     return RunOptions(
-        engine=EngineConfig(**sections["engine"]), workload=workload, output=OutputOptions(**sections["output"])
+        engine=EngineConfig(**sections["engine"]),
+        workload=workload,
+        output=OutputOptions(**sections["output"]),
+        limits=LimitOptions(**sections["limits"]),
+        screen=ScreenOptions(**sections["screen"]),
+        keys=sections[KEYS],
     )
 
 

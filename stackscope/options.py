@@ -7,10 +7,12 @@ the sections directly.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, get_type_hints
+from math import inf
+from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
+from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.toggles import EngineConfig, Sampling
 from stackscope.workload.spec import WorkloadSpec
 
@@ -27,13 +29,67 @@ class OutputOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Store prompts and outputs too, not only their lengths."""
 
 
+class LimitOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request must keep to count as good. `None`: no limit of that kind."""
+
+    ttft_ms: float | None = None
+    """From arrival to the first token."""
+    tpot_ms: float | None = None
+    """Per output token after the first."""
+
+    @property
+    def service(self) -> ServiceLimits:
+        """The limits in nanoseconds, as metrics take them."""
+        ttft_ns, tpot_ns = (None if ms is None else round(ms * 1e6) for ms in (self.ttft_ms, self.tpot_ms))
+        return ServiceLimits(ttft_ns=ttft_ns, tpot_ns=tpot_ns)
+
+
+class ScreenOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the live screen looks."""
+
+    theme: Literal["auto", "dark", "light", "ansi", "mono"] = "auto"
+    """`auto`: what fits the terminal. `ansi`: the terminal's own sixteen colours. `mono`: none."""
+    ascii: bool | None = None
+    """Draw with ASCII characters alone. `None`: where the terminal has no others."""
+    refresh_hz: float = 4.0
+    """Most redraws per second."""
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The values that a number may have: all above `least`, or with a `most`, from one to the other."""
+
+    least: float
+    most: float = inf
+
+    def __contains__(self, value: float) -> bool:
+        return value > self.least if self.most == inf else self.least <= value <= self.most
+
+    @property
+    def described(self) -> str:
+        return (
+            f"a number above {self.least:g}" if self.most == inf else f"a number from {self.least:g} to {self.most:g}"
+        )
+
+
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
     "engine": EngineConfig,
     "sampling": Sampling,
     "workload": WorkloadSpec,
     "output": OutputOptions,
+    "limits": LimitOptions,
+    "screen": ScreenOptions,
 }
-"""The tables of a settings file."""
+"""The tables of a settings file that have a fixed set of keys."""
+
+KEYS: Final = "keys"
+"""The table that gives actions of the screen keys of one's own. Which actions there are, the screen knows."""
+
+RANGES: Final = {
+    "limits.ttft_ms": Range(0),
+    "limits.tpot_ms": Range(0),
+    "screen.refresh_hz": Range(0.1, 10),
+}
+"""Of fields that no one else checks before it is too late to say where the value came from."""
 
 NESTED: Final = frozenset({"workload.sampling"})
 """Fields that are a section of their own."""
@@ -101,6 +157,14 @@ def _output(flags: str, field: str, help: str, metavar: str | None = None) -> Op
     return Option(flags=flags, targets=(f"output.{field}",), help=help, metavar=metavar)
 
 
+def _limit(flags: str, field: str, help: str) -> Option:
+    return Option(flags=flags, targets=(f"limits.{field}",), help=help, metavar="MS")
+
+
+def _screen(flags: str, field: str, help: str, metavar: str | None = None) -> Option:
+    return Option(flags=flags, targets=(f"screen.{field}",), help=help, metavar=metavar)
+
+
 _LENGTH: Final = "LENGTH"
 
 OPTIONS: Final[tuple[Option, ...]] = (
@@ -164,9 +228,16 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _engine("--main-gpu", "main_gpu", "Index of the GPU for what is not split."),
     _engine("--split-mode", "split_mode", "How the model is split over several GPUs."),
     _engine("--tensor-split", "tensor_split", "Share of each GPU: 3,1.", "SHARES"),
+    _limit("--ttft-limit", "ttft_ms", "Longest time to first token of a request that counts as good."),
+    _limit("--tpot-limit", "tpot_ms", "Longest time per output token of such a request."),
     _output("--json/--no-json", "json", "Print one JSON object instead of the summary."),
     _output("--record", "record_path", "File or folder to record to.", "PATH"),
     _output("--recording/--no-record", "record", "Whether to record the run at all."),
     _output("--record-text/--no-record-text", "record_text", "Record prompts and outputs, not only their lengths."),
+    _screen("--theme", "theme", "Colours of the live screen; auto is what fits the terminal."),
+    _screen(
+        "--ascii/--no-ascii", "ascii", "Draw the live screen with ASCII alone (as the terminal can, if not given)."
+    ),
+    _screen("--refresh", "refresh_hz", "Most redraws of the live screen per second.", "HZ"),
 )
 """In the order of the help. An option with several targets comes before those that refine one of them."""

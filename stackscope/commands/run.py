@@ -49,7 +49,7 @@ class _Session:
         self._options = options
         self._config = config
         self._facts = facts
-        self._summary = RunSummary()
+        self._summary = RunSummary(limits=options.limits.service)
         self._notes: list[str] = []
         self._failures = Failures()
         self._destination = place_of_recording(

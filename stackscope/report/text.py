@@ -155,6 +155,8 @@ def _headline(result: RunResult, width: int) -> list[Text]:
         ),
         row("requests", _requests(result) or ["none finished"], width),
     ]
+    if result.limits.is_given:
+        lines.append(row("in time", _in_time(result), width))
     trouble = _counted(
         result,
         (counts.Preemptions, ("pre-emption",)),
@@ -175,6 +177,18 @@ def _requests(result: Summary) -> list[str]:
         for reason, words in ENDS.items()
         if by_reason.get(reason, 0) > 0
     ]
+
+
+def _in_time(result: RunResult) -> list[str]:
+    """How many requests kept the limits that were set."""
+    limits = result.limits
+    told = [
+        f"{name} of {units.duration(limit)}"
+        for name, limit in (("TTFT", limits.ttft_ns), ("TPOT", limits.tpot_ns))
+        if limit is not None
+    ]
+    share = units.percent(result[latency.GoodShare])
+    return [f"{share} within a {' and a '.join(told)}", units.request_rate(result[latency.Goodput])]
 
 
 def _counted(result: Summary, *metrics: tuple[type[counts.Count], tuple[str, ...]]) -> list[str]:

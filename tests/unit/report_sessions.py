@@ -16,6 +16,7 @@ from tests.unit.record_builders import make_footer, make_header, make_model
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from stackscope.analysis.metrics.base import ServiceLimits
     from stackscope.records import AnyRecord, FinishReason, Header
 
 MS = 1_000_000
@@ -75,8 +76,14 @@ def request(number: int, reason: FinishReason = "length", *, n_tokens: int = 64,
     return msgspec.structs.replace(made, **changes)
 
 
-def report(records: Iterable[AnyRecord], *, recording: bool = True, notes: tuple[str, ...] = ()) -> RunReport:
-    run = RunSummary()
+def report(
+    records: Iterable[AnyRecord],
+    *,
+    recording: bool = True,
+    notes: tuple[str, ...] = (),
+    limits: ServiceLimits | None = None,
+) -> RunReport:
+    run = RunSummary(limits=limits)
     head = None
     for record in records:
         run.write(record)
@@ -85,12 +92,12 @@ def report(records: Iterable[AnyRecord], *, recording: bool = True, notes: tuple
     return RunReport(result=run.result(), header=head, workload=WORKLOAD, recording=path, notes=notes)  # type: ignore[arg-type]
 
 
-def whole() -> RunReport:
+def whole(limits: ServiceLimits | None = None) -> RunReport:
     """A run that came to its end."""
     model = make_model(name="synthetic draft")
     head = msgspec.structs.replace(header(speculation="draft", draft_model=model.path), draft_model=model)
     requests = [request(i, "eos" if i % 3 == 0 else "length") for i in range(24)]
-    return report([head, *steps(400), *requests, make_footer(at_ns=3_600 * MS)])
+    return report([head, *steps(400), *requests, make_footer(at_ns=3_600 * MS)], limits=limits)
 
 
 def interrupted() -> RunReport:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.config import (
     DEFAULT_REQUESTS,
     OTHER_VARIABLES,
@@ -19,7 +20,7 @@ from stackscope.config import (
     user_settings_file,
 )
 from stackscope.errors import UsageError, WorkloadError
-from stackscope.options import OPTIONS, SECTIONS, field_types
+from stackscope.options import KEYS, OPTIONS, RANGES, SECTIONS, ScreenOptions, field_defaults, field_types
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import Length
 
@@ -66,6 +67,12 @@ def test_every_field_of_the_engine_and_of_the_workload_has_an_option() -> None:
     assert targets <= set(field_types())
 
 
+def test_defaults_are_in_their_ranges() -> None:
+    assert RANGES.keys() <= field_types().keys()
+    given = {key: field_defaults()[key] for key in RANGES if field_defaults()[key] is not None}
+    assert [key for key, value in given.items() if value not in RANGES[key]] == []
+
+
 def test_option_names_are_unique_and_no_variable_means_two_things() -> None:
     variables = [option.variable for option in OPTIONS]
     assert len(set(variables)) == len(variables)
@@ -97,6 +104,15 @@ def test_a_value_of_every_field_survives_the_file(tmp_path: Path) -> None:
         turns = {kind = "geometric", mean = 3.0}
         [output]
         json = true
+        [limits]
+        ttft_ms = 300
+        [screen]
+        theme = "light"
+        ascii = true
+        refresh_hz = 2
+        [keys]
+        mark = "M"
+        speculation = "f2, x"
     """
     options = resolved(settings(tmp_path, text))
     assert options.engine == EngineConfig(
@@ -113,6 +129,9 @@ def test_a_value_of_every_field_survives_the_file(tmp_path: Path) -> None:
     assert options.workload.output_tokens == Length.fixed(32)
     assert options.workload.turns == Length.geometric(3.0)
     assert options.output.json
+    assert options.limits.service == ServiceLimits(ttft_ns=300_000_000)
+    assert options.screen == ScreenOptions(theme="light", ascii=True, refresh_hz=2.0)
+    assert options.keys == {"mark": "M", "speculation": "f2, x"}
 
 
 def test_what_sets_both_kv_types_yields_to_what_sets_one_in_any_order(tmp_path: Path) -> None:
@@ -135,6 +154,22 @@ def test_switches_and_lists_are_spelled_out_in_the_environment() -> None:
     assert (engine.prefix_cache, engine.unified_kv, engine.adaptive_draft) == (False, False, True)
     assert engine.tensor_split == (3.0, 1.0)
     assert options.workload.duration_s == 1.5
+
+
+def test_ascii_is_yes_no_or_what_fits_the_terminal(tmp_path: Path) -> None:
+    path = settings(tmp_path, "[screen]\nascii = true")
+    assert resolved(path).screen.ascii is True
+    assert resolved(path, ASCII="auto").screen.ascii is None
+    assert resolved(path, ASCII="off").screen.ascii is False
+    assert resolved(path, options={"ascii": False}).screen.ascii is False
+    assert resolved(settings(tmp_path, '[screen]\nascii = "auto"')).screen.ascii is None
+
+
+def test_limits_are_told_in_milliseconds(tmp_path: Path) -> None:
+    path = settings(tmp_path, "[limits]\nttft_limit = 0.5\ntpot_ms = 20")
+    assert resolved(path).limits.service == ServiceLimits(ttft_ns=500_000, tpot_ns=20_000_000)
+    assert resolved(path, options={"tpot_limit": "15"}).limits.service.tpot_ns == 15_000_000
+    assert not resolved().limits.service.is_given
 
 
 def test_an_empty_variable_is_not_set() -> None:
@@ -216,6 +251,19 @@ def test_a_path_to_record_to_asks_for_a_recording(tmp_path: Path) -> None:
             "{path}: turns in [workload]: 'many' is not a length. "
             "Write 128, 64..256, lognormal(200, 0.6) or geometric(200).",
         ),
+        ("[screen]\nrefresh_hz = 20", "{path}: refresh_hz in [screen] must be a number from 0.1 to 10, not 20."),
+        ("[screen]\nrefresh_hz = 0", "{path}: refresh_hz in [screen] must be a number from 0.1 to 10, not 0."),
+        (
+            '[screen]\ntheme = "pink"',
+            "{path}: theme in [screen] must be one of auto, dark, light, ansi, mono, not 'pink'.",
+        ),
+        ("[limits]\nttft_ms = 0", "{path}: ttft_ms in [limits] must be a number above 0, not 0."),
+        ("[limits]\ntpot_ms = -1.5", "{path}: tpot_ms in [limits] must be a number above 0, not -1.5."),
+        ("[limits]\ntheme = 3", "{path}: theme is no setting of [limits]. Move it to [screen]."),
+        ("[keys]\nmark = 3", "{path}: mark in [keys] must be a text, not 3."),
+        ("[keys.mark]\nlive = 'x'", "{path}: mark in [keys] must be a text, not {{'live': 'x'}}."),
+        ("keys = 3", "{path}: keys is a section, not a value. Write [keys] above its keys."),
+        ("[key]\nmark = 'x'", "{path}: there is no section [key]. Did you mean keys?"),
         (
             "[engine\n",
             "{path} is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 8).",
@@ -243,6 +291,9 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
         ({"SLOTS": "four"}, "STACKSCOPE_SLOTS must be a whole number, not 'four'."),
         ({"SYNTHETIC_ACCEPTANCE": "nan"}, "STACKSCOPE_SYNTHETIC_ACCEPTANCE must be a number, not 'nan'."),
         ({"RATE": "inf"}, "STACKSCOPE_RATE must be a number, not 'inf'."),
+        ({"REFRESH": "11"}, "STACKSCOPE_REFRESH must be a number from 0.1 to 10, not '11'."),
+        ({"TTFT_LIMIT": "nan"}, "STACKSCOPE_TTFT_LIMIT must be a number, not 'nan'."),
+        ({"ASCII": "perhaps"}, "STACKSCOPE_ASCII must be true or false, not 'perhaps'."),
         ({"TENSOR_SPLIT": "1,nan"}, "STACKSCOPE_TENSOR_SPLIT must be numbers separated by commas, not '1,nan'."),
         ({"JSON": "perhaps"}, "STACKSCOPE_JSON must be true or false, not 'perhaps'."),
         (
@@ -307,5 +358,5 @@ def _toml(values: dict[str, object]) -> bytes:
 def test_no_name_of_a_key_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, section: str, field: str) -> None:
     path = tmp_path_factory.mktemp("settings") / "config.toml"
     path.write_text(f"[{msgspec.json.encode(section).decode()}]\n{msgspec.json.encode(field).decode()} = 1\n")
-    if section not in SECTIONS:
+    if section not in SECTIONS or section == KEYS:
         assert str(path) in refusal(path)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from rich.text import Text
 
+from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.report.layout import SUBSTITUTES, aligned, bar, columns, encodable, hang, row
 from stackscope.report.text import summary
-from tests.unit.report_sessions import SESSIONS
+from tests.unit.report_sessions import SESSIONS, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,15 @@ def test_numbers_and_their_words_agree() -> None:
     assert "1 reached its limit · 2 were cancelled" in shown
     assert "1 step cut short" in shown
     assert "interrupted after 459 ms · 51 steps" in shown  # 51 steps of 9 ms
+
+
+def test_requests_within_their_limits_are_told_where_limits_are_set() -> None:
+    ttft, both = ServiceLimits(ttft_ns=90_000_000 + 11_500), ServiceLimits(ttft_ns=10**9, tpot_ns=9_000_000)
+    assert "\nin time       50 % within a TTFT of 90.0 ms · 3.33 req/s\n" in summary(whole(ttft), 80).plain
+    assert (
+        "\nin time       100 % within a TTFT of 1 s and a TPOT of 9 ms · 6.67 req/s\n" in summary(whole(both), 80).plain
+    )
+    assert "in time" not in summary(whole(), 80).plain
 
 
 def test_colour_is_never_the_only_sign() -> None:
