@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stackscope.records import (
     Emission,
     LayerSummary,
@@ -56,6 +58,16 @@ def dense_model(
         tensors=tuple(tensors),
         tied_head=tied_head,
     )
+
+
+def sparse_model(*, experts: int = 4, used: int = 2, expert_elements: int = 3000) -> ModelSummary:
+    """Two blocks with 4 experts of 3,000 elements each beside the dense matrices, F16."""
+    dense = dense_model(layers=[attention()] * 2)
+    routed = [
+        TensorClass(role="expert", type="F16", layer=i, elements=experts * expert_elements, bytes=8 * expert_elements)
+        for i in range(2)
+    ]
+    return msgspec.structs.replace(dense, tensors=(*dense.tensors, *routed), experts=experts, experts_used=used)
 
 
 def matrix(role: str, layer: int | None, elements: int) -> TensorClass:

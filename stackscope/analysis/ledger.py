@@ -149,7 +149,8 @@ class Ledger:
         self.kv_bytes_per_token = kv_bytes_per_token(model, kv_type_k, kv_type_v)
         self.recurrent_bytes_per_sequence = 2 * _F32 * sum(layer.recurrent_state for layer in model.layers)
         """State read and written back, per sequence and forward (equation 5)."""
-        self._is_sparse = model.experts > 0 and self.weights.expert.bytes + self.weights.output_expert.bytes > 0
+        self.is_sparse = model.experts > 0 and self.weights.expert.bytes + self.weights.output_expert.bytes > 0
+        """Some weights are those of experts, so that part of the work is an expectation and no integer."""
         self._distinct: dict[int, float] = {}
 
     def account(self, step: StepRecord) -> Account:
@@ -169,18 +170,26 @@ class Ledger:
 
     def count(self, step: StepRecord) -> Work:
         """The work of the target's forward of a step."""
-        if not step.work:
-            return NO_WORK
+        return self.count_steps((step,))
+
+    def count_steps(self, steps: Iterable[StepRecord]) -> Work:
+        """The work of the target's forwards of many steps, in a third of the time that they take one by one."""
+        spans: list[tuple[int, int]] = []
+        passes: list[Ubatch] = []
         rows = outputs = 0
-        spans = []
-        for slot in step.work:
-            new = slot.new
-            spans.append((slot.cached, new))
-            rows += new
-            outputs += slot.outputs
-        if step.ubatches:
-            return self.count_spans(spans, rows, outputs, step.ubatches)
-        return self.count_spans(spans, rows, outputs, (Ubatch(rows, outputs),))
+        for step in steps:
+            if not step.work:
+                continue
+            n_rows = n_outputs = 0
+            for slot in step.work:
+                new = slot.new
+                spans.append((slot.cached, new))
+                n_rows += new
+                n_outputs += slot.outputs
+            rows += n_rows
+            outputs += n_outputs
+            passes += step.ubatches or (Ubatch(n_rows, n_outputs),)
+        return self.count_spans(spans, rows, outputs, passes) if passes else NO_WORK
 
     def count_draft(self, forwards: Iterable[DraftForward]) -> Work:
         """The work of forwards of a draft model."""
@@ -203,7 +212,7 @@ class Ledger:
         for one in passes:
             n_passes += 1
             output_passes += one.outputs > 0
-            if self._is_sparse:
+            if self.is_sparse:
                 experts += self.distinct_experts(one.rows)
                 output_experts += self.distinct_experts(one.outputs)
         counts = [group.count(spans) for group in self.groups]
@@ -244,7 +253,7 @@ class Ledger:
         )
 
     def _expected(self, work: Work) -> ExpectedBytes:
-        if not self._is_sparse:
+        if not self.is_sparse:
             return _NONE_EXPECTED
         w = self.weights
         total = work.experts * w.expert.bytes + work.output_experts * w.output_expert.bytes
@@ -261,7 +270,7 @@ class Ledger:
         for group, pairs in zip(self.groups, work.pairs, strict=True):
             scores += group.flops_per_pair * pairs
         experts = 0
-        if self._is_sparse:
+        if self.is_sparse:
             routed = rows * w.expert.elements + outputs * w.output_expert.elements
             experts = 2 * routed * self.model.experts_used // self.model.experts
         return Flops(

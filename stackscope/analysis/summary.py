@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import msgspec
 
@@ -18,12 +20,16 @@ from stackscope.analysis.totals import EventTotals, RequestTotals, StepTotals
 from stackscope.records import ConfigEvent, Footer, Header, RequestRecord, StepRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from stackscope.analysis.ledger import Ledger
     from stackscope.records import AnyRecord
     from stackscope.toggles import EngineConfig
 
 T = TypeVar("T")
+
+MOST_HELD: Final = 256
+"""Steps held back to be summed together: half a second of a fast engine, and half a megabyte."""
 
 
 @dataclass
@@ -41,13 +47,16 @@ class _Epoch:
     work: WorkSum = field(default_factory=WorkSum)
     draft_work: WorkSum = field(default_factory=WorkSum)
 
-    def add(self, step: StepRecord, idle_ns: int) -> None:
+    def add(self, steps: Sequence[StepRecord], since_ns: int | None) -> None:
+        """Take steps, and the idle time since the one before ended, unless that is `None`."""
         pricing = self.pricing
-        self.steps.add(step, idle_ns=idle_ns, threads=pricing.threads)
-        if pricing.target is not None and not step.aborted:
-            self.work.add(pricing.target.count(step))
-        if pricing.draft is not None and step.draft:
-            self.draft_work.add(pricing.draft.count_draft(step.draft))
+        self.steps.add(steps, since_ns=since_ns, threads=pricing.threads)
+        if pricing.target is not None:
+            for some in _portions(pricing.target, [step for step in steps if not step.aborted]):
+                self.work.add(pricing.target.count_steps(some))
+        if pricing.draft is not None:
+            for some in _portions(pricing.draft, [step for step in steps if step.draft]):
+                self.draft_work.add(pricing.draft.count_draft([forward for step in some for forward in step.draft]))
 
     @property
     def target(self) -> Account | None:
@@ -60,6 +69,11 @@ class _Epoch:
         if self.pricing.draft is not None:
             return self.pricing.draft.price(self.draft_work.total)
         return NOTHING if self.steps.draft_forwards == 0 else None
+
+
+def _portions(ledger: Ledger, steps: Sequence[StepRecord]) -> Iterable[Sequence[StepRecord]]:
+    """The steps as they are counted: all at once, but singly where the order of additions shows in the result."""
+    return [[step] for step in steps] if ledger.is_sparse else [steps]
 
 
 @dataclass(frozen=True)
@@ -155,12 +169,18 @@ class RunSummary:
         self._between_ns = 0
         """Idle time between the last step of an epoch and the first of the next: a rebuild, for instance."""
         self._ended: str | None = None
+        self._held: list[StepRecord] = []
+        """Steps that no sum has yet."""
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time."""
         if isinstance(record, StepRecord):
-            self._add_step(record)
-        elif isinstance(record, RequestRecord):
+            self._held.append(record)
+            if len(self._held) == MOST_HELD:
+                self._add_steps()
+            return
+        self._add_steps()
+        if isinstance(record, RequestRecord):
             self._add_request(record)
         elif isinstance(record, ConfigEvent):
             self._change(record)
@@ -174,6 +194,7 @@ class RunSummary:
 
     def result(self) -> RunResult:
         """Every metric of the records so far."""
+        self._add_steps()
         epochs = [self._epochs[number] for number in sorted(self._epochs)]
         ran = [epoch for epoch in epochs if epoch.steps.steps > 0]
         return RunResult(
@@ -207,20 +228,28 @@ class RunSummary:
         epoch.pricing = self._ledgers.change(event)
         self._epoch = epoch
 
-    def _add_step(self, step: StepRecord) -> None:
-        if step.start_ns < self._warmup_ns:
-            self._warmup_steps += 1
-            return
-        if step.epoch != self._epoch.number:
+    def _add_steps(self) -> None:
+        """Sum up the steps that are held."""
+        steps, self._held = self._held, []
+        if steps and steps[0].start_ns < self._warmup_ns:
+            n_held = len(steps)
+            steps = [step for step in steps if step.start_ns >= self._warmup_ns]
+            self._warmup_steps += n_held - len(steps)
+        for number, stretch in groupby(steps, attrgetter("epoch")):
+            self._add_stretch(number, list(stretch))
+
+    def _add_stretch(self, number: int, steps: list[StepRecord]) -> None:
+        """Take steps of one epoch."""
+        if number != self._epoch.number:
             # Its event was lost, or precedes the last steps of the epoch before.
-            self._epoch = self._epochs.setdefault(step.epoch, _Epoch(step.epoch, step.start_ns))
-        idle_ns = 0 if self._last_end_ns is None else max(step.start_ns - self._last_end_ns, 0)
-        self._last_end_ns = step.end_ns
-        if not self._boundaries or self._boundaries[-1][1] != step.epoch:
-            self._boundaries.append((step.n, step.epoch))
-            self._between_ns += idle_ns
-            idle_ns = 0
-        self._epoch.add(step, idle_ns)
+            self._epoch = self._epochs.setdefault(number, _Epoch(number, steps[0].start_ns))
+        since_ns, self._last_end_ns = self._last_end_ns, steps[-1].end_ns
+        if not self._boundaries or self._boundaries[-1][1] != number:
+            self._boundaries.append((steps[0].n, number))
+            if since_ns is not None:
+                self._between_ns += max(steps[0].start_ns - since_ns, 0)
+            since_ns = None
+        self._epoch.add(steps, since_ns)
 
     def _add_request(self, request: RequestRecord) -> None:
         if request.arrived_ns < self._warmup_ns:

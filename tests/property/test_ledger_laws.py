@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -181,6 +182,9 @@ def test_counting_first_and_pricing_last_gives_the_same(model: ModelSummary, man
     for one in many:
         work.add(ledger.count(one))
     assert ledger.price(work.total) == one_by_one
+    at_once = ledger.price(ledger.count_steps(many))
+    assert (at_once.exact, at_once.flops) == (one_by_one.exact, one_by_one.flops)
+    assert at_once.expected.total == pytest.approx(one_by_one.expected.total)
 
 
 @given(models(), st.integers(0, 400), st.sampled_from(["f16", "q8_0", "q4_0"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +24,10 @@ from stackscope.analysis.metrics.speculation import (
 )
 from stackscope.analysis.metrics.time import IdleShare, PhaseShares
 from stackscope.analysis.summary import RunSummary
-from stackscope.records import ConfigEvent, Header, Phases, RequestRecord, SlotWork, StepRecord
+from stackscope.analysis.totals import StepTotals, Totals
+from stackscope.records import ConfigEvent, Header, ModelSummary, Phases, RequestRecord, SlotWork, StepRecord
 from stackscope.toggles import EngineConfig
-from tests.analysis_builders import decode, lab_target, prefill, request, step, verify
+from tests.analysis_builders import decode, lab_target, prefill, request, sparse_model, step, verify
 
 HEADER = Header(stackscope="0", started="", host="", device="", model=lab_target(), config=EngineConfig(threads=2))
 
@@ -144,6 +146,49 @@ def test_a_run_does_not_depend_on_where_its_configuration_changed(session: list[
     one, two = whole.result(), parted.result()
     for metric in METRICS:
         assert two.values[metric.tag] == one.values[metric.tag], metric.tag
+
+
+@given(sessions(), st.sets(st.integers(0, 12)), st.sampled_from([lab_target(), sparse_model()]), st.integers(0, 10**9))
+def test_when_the_result_was_asked_for_changes_nothing(
+    session: list[StepRecord], asked: set[int], model: ModelSummary, warmup_ns: int
+) -> None:
+    """Steps are summed many at a time; at how many, and with what between them, leaves no trace."""
+    header = msgspec.structs.replace(HEADER, model=model)
+    whole, parted = RunSummary(warmup_ns=warmup_ns), RunSummary(warmup_ns=warmup_ns)
+    for run in (whole, parted):
+        run.write(header)
+    for n, record in enumerate(session):
+        whole.write(record)
+        parted.write(record)
+        if n in asked:
+            parted.result()
+    assert parted.to_dict() == whole.to_dict()
+
+
+@given(sessions(), st.none() | st.integers(0, 10**9), st.none() | st.integers(1, 4))
+def test_steps_sum_to_the_same_one_by_one_and_all_at_once(
+    session: list[StepRecord], since_ns: int | None, threads: int | None
+) -> None:
+    together, apart = StepTotals(), StepTotals()
+    if session:
+        together.add(session, since_ns=since_ns, threads=threads)
+    for record in session:
+        apart.add([record], since_ns=since_ns, threads=threads)
+        since_ns = record.end_ns
+    assert plain(together) == plain(apart)
+    assert together.time.busy_ns == sum(record.duration_ns for record in session)
+
+
+def plain(totals: Totals) -> dict[str, object]:
+    """The sums by name; distributions summed up."""
+    return {
+        name: plain(value)
+        if isinstance(value, Totals)
+        else value.spread()
+        if isinstance(value, Distribution)
+        else value
+        for name, value in vars(totals).items()
+    }
 
 
 @st.composite

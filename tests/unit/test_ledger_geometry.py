@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from stackscope.analysis.ledger import Ledger
-from stackscope.records import LayerSummary, ModelSummary, TensorClass, Ubatch
-from tests.analysis_builders import attention, decode, dense_model, prefill, step
+from stackscope.records import LayerSummary, Ubatch
+from tests.analysis_builders import attention, decode, dense_model, prefill, sparse_model, step
 
 KV_LAYER = 2 * 2 * 64 * 2
 PAIR_LAYER = 2 * 4 * (64 + 64)
@@ -79,16 +79,6 @@ def test_recurrent_state_is_read_and_written_once_per_sequence_and_forward() -> 
     account = ledger.account(step(prefill(0, new=50), decode(1, cached=700)))
     assert account.exact.recurrent_state == 2 * 2 * 4 * 1000
     assert account.exact.kv_written == 51 * KV_LAYER
-
-
-def sparse_model(*, experts: int = 4, used: int = 2, expert_elements: int = 3000) -> ModelSummary:
-    """Two blocks with 4 experts of 3,000 elements each beside the dense matrices, F16."""
-    dense = dense_model(layers=[attention()] * 2)
-    routed = [
-        TensorClass(role="expert", type="F16", layer=i, elements=experts * expert_elements, bytes=8 * expert_elements)
-        for i in range(2)
-    ]
-    return msgspec.structs.replace(dense, tensors=(*dense.tensors, *routed), experts=experts, experts_used=used)
 
 
 def test_one_token_wakes_exactly_its_experts() -> None:

@@ -52,6 +52,16 @@ def test_many_values_stay_close_in_little_memory() -> None:
     assert len(distribution._buckets) < 5_000
 
 
+@pytest.mark.parametrize("stretch", [1, 1_000, EXACT_VALUES, EXACT_VALUES + 1, EXACT_VALUES + 2, 3 * EXACT_VALUES])
+def test_many_values_at_once_are_the_same_as_one_by_one(stretch: int) -> None:
+    values = np.random.default_rng(7).lognormal(15.0, 2.0, 2 * EXACT_VALUES + 99).tolist()
+    one_by_one, at_once = Distribution(values), Distribution()
+    for start in range(0, len(values), stretch):
+        at_once.extend(values[start : start + stretch])
+    assert at_once.spread() == one_by_one.spread()
+    assert len(at_once) == len(values)
+
+
 def test_zeros_are_values() -> None:
     distribution = Distribution(0.0 for _ in range(EXACT_VALUES + 10))
     distribution.add(8.0)

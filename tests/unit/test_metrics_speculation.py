@@ -150,7 +150,7 @@ class BonusAccepted(AcceptanceRate):
 
 def test_counting_the_bonus_token_would_be_caught() -> None:
     steps = StepTotals()
-    steps.add(step(verify(0, cached=5, drafted=3, accepted=2)))
+    steps.add([step(verify(0, cached=5, drafted=3, accepted=2))])
     figures = Figures(steps=steps, requests=RequestTotals(), events=EventTotals())
     assert AcceptanceRate().compute(figures) == pytest.approx(2 / 3)
     assert BonusAccepted().compute(figures) == pytest.approx(3 / 3)
