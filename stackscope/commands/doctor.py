@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from stackscope import __version__
-from stackscope.commands import examinations
+from stackscope.commands import examinations, gpu_examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library
 from stackscope.errors import LibraryError, ModelFileError, StackscopeError
 from stackscope.hardware import host
+from stackscope.hardware.gpu_facts import GpuFacts
 from stackscope.hardware.host import Host
 
 if TYPE_CHECKING:
@@ -36,22 +37,31 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     library: LibraryFacts | None
     """`None`: the library does not load; the check says why."""
+    gpus: GpuFacts
 
 
-def doctor(*, model: str | None = None, json: bool = False, library_command: Sequence[str] | None = None) -> int:
+def doctor(
+    *,
+    model: str | None = None,
+    json: bool = False,
+    library_command: Sequence[str] | None = None,
+    gpu_command: Sequence[str] | None = None,
+) -> int:
     """Print what can be done here. Returns the exit code: 0 when Stackscope can run, else that of what prevents it.
 
-    `library_command` replaces the process that asks the inference library.
+    `library_command` and `gpu_command` replace the processes that ask the inference library and the GPUs' driver.
     """
     machine = host.look()
     facts, failure = _ask(library_command)
-    checks = tuple(_checks(machine, facts, failure, model))
+    gpus = gpu_examinations.ask_gpus(gpu_command)
+    checks = tuple(_checks(machine, facts, failure, gpus, model))
     report = Report(
         stackscope=__version__,
         ok=all(check.holds is not False or not check.is_needed for check in checks),
         checks=checks,
         host=machine,
         library=facts,
+        gpus=gpus,
     )
     if json:
         print(msgspec.json.encode(report, order="sorted").decode())
@@ -70,9 +80,10 @@ def _ask(command: Sequence[str] | None) -> tuple[LibraryFacts | None, LibraryErr
 
 
 def _checks(
-    machine: Host, facts: LibraryFacts | None, failure: LibraryError | None, model: str | None
+    machine: Host, facts: LibraryFacts | None, failure: LibraryError | None, gpus: GpuFacts, model: str | None
 ) -> Iterator[Check]:
     yield from examinations.of_machine(machine)
+    yield from gpu_examinations.of_gpus(gpus, machine)
     if facts is not None:
         yield from examinations.of_library(facts, machine)
     elif failure is not None:

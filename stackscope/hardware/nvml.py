@@ -8,6 +8,7 @@ binding compare by value and are not hashable; using the handle of a GPU that fe
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -29,6 +30,9 @@ VERSION_MISMATCH: Final = 18
 PERMANENT: Final = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, None})
 """Refusals that the next second does not change. `None`: the binding does not know the question."""
 
+ABSENT: Final = frozenset({FUNCTION_NOT_FOUND, None})
+"""Refusals of a function that the driver or the binding does not have."""
+
 MEANINGS: Final = {
     1: "the driver's library has been shut down",
     INVALID_ARGUMENT: "the driver calls the question invalid",
@@ -47,6 +51,19 @@ MEANINGS: Final = {
     28: "there is no such GPU",
     999: "the driver reports an unknown error",
 }
+
+NOTHING_TO_DO: Final = "Nothing to do: it is shown as unknown, and nothing depends on it."
+REMEDIES: Final = {
+    NOT_SUPPORTED: NOTHING_TO_DO,
+    NO_PERMISSION: "Run Stackscope as root, or ask whoever runs this machine for the rights.",
+    NOT_FOUND: NOTHING_TO_DO,
+    FUNCTION_NOT_FOUND: "Update the NVIDIA driver.",
+    GPU_IS_LOST: "Look for Xid messages in the kernel's log (dmesg); mostly the machine must be restarted.",
+    RESET_REQUIRED: "Reset it with nvidia-smi --gpu-reset when nobody uses it, or restart the machine.",
+    17: "Give the container the GPU's device files (/dev/nvidia*).",
+    999: "See what nvidia-smi says of it and look for Xid messages in the kernel's log (dmesg).",
+}
+"""What helps against a refusal, by code."""
 
 LIBRARY: Final = "libnvidia-ml.so.1"
 OTHER_PLACES: Final = (Path("/usr/lib/wsl/lib"), Path("/run/opengl-driver/lib"))
@@ -146,6 +163,14 @@ class Nvml:
         """What newer bindings raise for an unversioned function that the driver lacks."""
         kind: type[Exception] = getattr(self._binding, "NVMLLibraryMismatchError", self._binding.NVMLError)
         return kind
+
+
+def remedy_for(reason: str) -> str:
+    """What to do about a reading that is missing for this reason."""
+    if "nvidia-ml-py is too old" in reason:
+        return "Update it: pip install --upgrade nvidia-ml-py"
+    found = re.search(r"\(NVML (\d+)\)", reason)
+    return NOTHING_TO_DO if found is None else REMEDIES.get(int(found[1]), CHECK)
 
 
 def _binding() -> Any:

@@ -55,8 +55,8 @@ FIELDS: Final = tuple(metric.field for metric in METRICS)
 
 TOO_OLD: Final = "this GPU has no GPM counters; Hopper and later have, and GeForce from the 50 series on"
 HINT: Final = {
-    NO_PERMISSION: "GPM needs more rights: run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0",
-    FUNCTION_NOT_FOUND: "the driver is too old for GPM",
+    NO_PERMISSION: "GPM needs more rights (NVML 4): those of root, or NVreg_RestrictProfilingToAdminUsers=0",
+    FUNCTION_NOT_FOUND: "the driver is too old for GPM (NVML 13)",
 }
 
 

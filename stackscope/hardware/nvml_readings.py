@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stackscope.hardware.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, PERMANENT, LostError, RefusalError
+from stackscope.hardware.nvml import (
+    ABSENT,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    PERMANENT,
+    LostError,
+    RefusalError,
+)
 from stackscope.hardware.peaks import NOT_AVAILABLE
 
 if TYPE_CHECKING:
@@ -235,15 +243,19 @@ def fields(nvml: Nvml, handle: Handle) -> dict[int, FieldValue | str]:
 
 
 def first_of(nvml: Nvml, names: tuple[str, ...], *arguments: object) -> Any:
-    """The answer of the first function that gives one. Raises the last one's `RefusalError`."""
-    for name in names[:-1]:
+    """The answer of the first function that gives one.
+
+    Raises `LostError` at once, else the `RefusalError` of the first function that driver and binding have.
+    """
+    refusals: list[RefusalError] = []
+    for name in names:
         try:
             return nvml.ask(name, *arguments)
         except LostError:
             raise
-        except RefusalError:
-            continue
-    return nvml.ask(names[-1], *arguments)
+        except RefusalError as refusal:
+            refusals.append(refusal)
+    raise next((refusal for refusal in refusals if refusal.code not in ABSENT), refusals[-1])
 
 
 def is_wsl(root: Path) -> bool:
