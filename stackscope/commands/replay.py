@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stackscope.tui.terminal import kind_of, look_of, why_no_screen
+from stackscope.tui.terminal import why_no_screen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,26 +17,12 @@ def replay(path: Path) -> int:
     """Play a recording; the exit status. Raises `SessionFileError`."""
     if why_no_screen(os.environ, sys.stdin, sys.stdout) is not None:
         return _summarise(path)
-    from stackscope.commands.live import show
-    from stackscope.tui.app import StackscopeApp
-    from stackscope.tui.driver import TerminalDriver
+    from stackscope.commands.screen import make_app, show
+    from stackscope.config import resolve
     from stackscope.tui.player import Player
 
     player = Player(path)
-    kind = kind_of("auto", os.environ)
-    app = StackscopeApp(
-        player,
-        player,
-        playback=player,
-        kind=kind,
-        look=look_of(kind, os.environ, sys.stdout),
-        driver_class=TerminalDriver,
-    )
-    player.wake = app.feed.wake
-    status = show(app)
-    if app.fault is not None:
-        raise app.fault
-    return status
+    return show(make_app(player, resolve({}), playback=player))
 
 
 def _summarise(path: Path) -> int:

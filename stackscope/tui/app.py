@@ -20,10 +20,10 @@ from stackscope.tui.look import UNICODE, Look
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.source import Status
-from stackscope.tui.toggling import Toggling
+from stackscope.tui.toggling import Said, Toggling
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from textual.binding import BindingType
     from textual.screen import Screen
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stackscope.errors import StackscopeError
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
+    from stackscope.tui.governor import Governor
     from stackscope.tui.pane import Pane
     from stackscope.tui.source import Source
 
@@ -45,6 +46,12 @@ def new_view() -> View:
     return LiveView()
 
 
+def _steps_screen() -> Screen[Any]:
+    from stackscope.tui.screens.steps import StepsScreen
+
+    return StepsScreen()
+
+
 class StackscopeApp(App[None]):
     """The screen around a source and its control."""
 
@@ -53,7 +60,7 @@ class StackscopeApp(App[None]):
     Screen { background: $background; color: $foreground; overflow: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen, "steps": _steps_screen}
     DEFAULT_MODE = "live"
 
     class Fed(Message):
@@ -66,9 +73,11 @@ class StackscopeApp(App[None]):
         *,
         playback: Playback | None = None,
         kind: theme.Kind = "dark",
+        kinds: Sequence[theme.Kind] = ("dark", "light", "ansi", "mono"),
         look: Look = UNICODE,
         keys: Keymap | None = None,
         make_view: Callable[[], View] = new_view,
+        governor: Governor | None = None,
         cores: int | None = None,
         **options: Any,
     ) -> None:
@@ -77,6 +86,8 @@ class StackscopeApp(App[None]):
         `options` are Textual's: which driver draws.
         """
         self.kind = kind
+        self._kinds: tuple[theme.Kind, ...] = tuple(kinds)
+        """Themes that this terminal has the colours for."""
         self.look = look
         super().__init__(**options)
         self.control = control
@@ -93,7 +104,9 @@ class StackscopeApp(App[None]):
         self._told_failure: StackscopeError | None = None
         self._is_end_wanted = False
         self._events: asyncio.AbstractEventLoop | None = None
-        self.feed = Feed(source, make_view=make_view, announce=self._announce, is_stalled=self._is_stalled)
+        self.feed = Feed(
+            source, make_view=make_view, announce=self._announce, is_stalled=self._is_stalled, governor=governor
+        )
 
     # The beginning and the end
 
@@ -201,7 +214,15 @@ class StackscopeApp(App[None]):
 
     def press_toggle(self, toggle: str, direction: int) -> None:
         """Go to the next value of a toggle, or the one before."""
-        said = self.toggling.press(toggle, 1 if direction > 0 else -1)
+        self._say_of_toggle(self.toggling.press(toggle, 1 if direction > 0 else -1))
+
+    def open_toggles(self) -> None:
+        """Show all toggles with all their values."""
+        from stackscope.tui.screens.toggle_menu import ToggleMenu
+
+        self.push_screen(ToggleMenu(self.toggling, lambda: self.frame.snapshot, self.keys, self._say_of_toggle))
+
+    def _say_of_toggle(self, said: Said | None) -> None:
         if said is not None:
             self.tell(said.text, is_warning=said.is_refusal)
         self.feed.wake()
@@ -269,8 +290,19 @@ class StackscopeApp(App[None]):
 
     def action_show(self, mode: str) -> None:
         """Go to another screen."""
-        if mode in self.MODES:
+        if mode in self.MODES and mode != self.current_mode:
             self.switch_mode(mode)
+
+    def action_next_theme(self) -> None:
+        """Go to the next theme that this terminal has the colours for."""
+        kinds = self._kinds
+        self.use_theme(kinds[(kinds.index(self.kind) + 1) % len(kinds)] if self.kind in kinds else kinds[0])
+
+    def use_theme(self, kind: theme.Kind) -> None:
+        """Draw with this theme from now on."""
+        self.kind = kind
+        self.theme = f"stackscope-{kind}"
+        self.take(self.frame)
 
 
 def _textual_theme(kind: theme.Kind) -> Theme:

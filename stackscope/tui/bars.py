@@ -115,11 +115,14 @@ def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[s
     return fitted(_with_keys(line, keys, room), room, look.ellipsis)
 
 
-def footer(keys: Iterable[tuple[str, str]], room: int, look: Look, *, own_share: float | None) -> Line:
-    """The keys, as many as fit whole, and what the program itself costs, as a share of one core."""
-    cost: Line = (Span("own cost ", "label"), Span(units.percent(own_share), "value"), Span(" ")) if own_share else ()
-    left = _with_keys((Span(" "),), keys, room - width(cost) - 1)
-    return spread(spelled(left, look), spelled(cost, look), room, look.ellipsis)
+def footer(keys: Sequence[tuple[str, str]], room: int, look: Look, *, own_share: float | None) -> Line:
+    """The keys, as many as fit and the last two anyway; at the right what the program costs, as a share of one core."""
+    cost: Line = (
+        () if own_share is None else (Span("own ", "label"), Span(units.percent(own_share), "value"), Span(" "))
+    )
+    last = _with_keys((), keys[-2:], room)
+    left = _with_keys((Span(" "),), keys[:-2], room - width(cost) - width(last) - 1)
+    return spread(spelled((*left, *last), look), spelled(cost, look), room, look.ellipsis)
 
 
 def _with_keys(line: Line, keys: Iterable[tuple[str, str]], room: int) -> Line:

@@ -31,8 +31,10 @@ class Usage(NamedTuple):
 class Governor:
     """Watches what frames cost and says how long to wait between two."""
 
-    def __init__(self, *, budget: float = BUDGET) -> None:
+    def __init__(self, *, budget: float = BUDGET, least_s: float = LEAST_S) -> None:
+        """`budget` is the share of one core to stay within, `least_s` the least time between frames."""
         self._budget = budget
+        self._least_s = least_s
         self._seen: deque[Usage] = deque()
 
     def observe(self, usage: Usage) -> None:
@@ -56,12 +58,12 @@ class Governor:
         that cost what they cost lately.
         """
         if len(self._seen) < 2:
-            return LEAST_S
+            return self._least_s
         first, last = self._seen[0], self._seen[-1]
         n_frames, wall = last.n_frames - first.n_frames, last.wall - first.wall
         if n_frames <= 0 or wall <= 0:
-            return LEAST_S
+            return self._least_s
         drawing = last.drawing - first.drawing
         others = (last.cpu - first.cpu - drawing) / wall
         affordable = max(self._budget - others, self._budget / 5)
-        return min(max(drawing / n_frames / 1e9 / affordable, LEAST_S), MOST_S)
+        return min(max(drawing / n_frames / 1e9 / affordable, self._least_s), max(MOST_S, self._least_s))

@@ -72,6 +72,8 @@ class Runner:
         self._wishes: deque[Callable[[], None]] = deque()
         self._notices: list[str] = []
         self.failures: Final = Failures()
+        self.n_served = 0
+        """Requests that ran to their end, of all sessions."""
         self.recordings: Final[list[Path]] = []
         """Files that were written, oldest first."""
         self.wake: Callable[[], None] = lambda: None
@@ -228,6 +230,7 @@ class Runner:
         else:
             if type(item) is RequestRecord:
                 self.failures.take(item)
+                self.n_served += item.finish_reason not in ("cancelled", "error")
             elif type(item) is ConfigEvent and item.config is not None:
                 self._config = item.config
                 self._loading = None
@@ -259,7 +262,7 @@ class Runner:
 
         assert self._process is not None
         assert self._facts is not None
-        header = header_of(self._process, self._workload, self._facts)
+        header = header_of(self._process, self._workload, self._facts, notes=self._notices)
         recorder = self._open_recording(header) if self._is_recording_wanted else None
         self._process.begin(header, recorder)
         self._recorder, self._recording_began_ns = recorder, self._process.now_ns()
@@ -328,7 +331,17 @@ class Runner:
         return recorder
 
     def _begin_recording(self) -> None:
-        self._notices.append("A recording cannot be started in the middle of a run yet.")
+        self._is_recording_wanted = True
+        if self._process is None or self._recorder is not None:
+            return
+        recorder = self._open_recording(self._process.header_now())
+        self._process.record_to(recorder)
+        self._recorder, self._recording_began_ns = recorder, self._process.now_ns()
 
     def _end_recording(self) -> None:
-        self._notices.append("A recording cannot be ended in the middle of a run yet.")
+        self._is_recording_wanted = False
+        if self._process is not None and self._recorder is not None:
+            path = self._recorder.path
+            self._recorder = None
+            self._process.record_to(None)
+            self._notices.append(f"Recorded to {path}")

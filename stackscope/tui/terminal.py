@@ -56,6 +56,14 @@ def kind_of(wish: Wish, environ: Mapping[str, str]) -> Kind:
     return "light" if background in _LIGHT_BACKGROUNDS else "dark"
 
 
+def kinds_of(environ: Mapping[str, str]) -> tuple[Kind, ...]:
+    """The themes for which this terminal has the colours."""
+    n_colours = number_of_colours(environ)
+    if n_colours == 0:
+        return ("mono",)
+    return ("ansi", "mono") if n_colours <= 16 else ("dark", "light", "ansi", "mono")
+
+
 def look_of(kind: Kind, environ: Mapping[str, str], stdout: TextIO, *, is_ascii: bool | None = None) -> Look:
     """The characters for this terminal. `is_ascii` is the user's wish; `None`: what its encoding has."""
     from stackscope.tui.look import chosen

@@ -34,12 +34,6 @@ class Texts:
             text = self._tails.get(request)
         return None if text is None else text[-MOST_CHARACTERS:]
 
-    @property
-    def newest(self) -> int | None:
-        """The request that gained text last. `None`: none has."""
-        with self._lock:
-            return next(reversed(self._tails), None)
-
     def clear(self) -> None:
         """Forget everything: another session begins."""
         with self._lock:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stackscope.tui.feed import Frame
 
 PAGE_KEYS: Final = ("page_previous", "page_next")
+_HERE: Final = "screen_live"
 _NO_TEXT: Final = "A recording has no text as it grew."
 
 
@@ -160,7 +161,7 @@ class LiveScreen(RunningScreen):
 
     def _keys(self, *scopes: str) -> list[tuple[str, str]]:
         """(key, what it does) of the footer, those of the first scope first."""
-        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown]
+        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown and key.id != _HERE]
         return [(self.owner.keys.shown(key.id), key.label) for key in keys]
 
     def _say_too_small(self) -> None:

@@ -44,6 +44,14 @@ class RunningScreen(FrameScreen):
         """Go to the next value of a toggle, or the one before."""
         self.owner.press_toggle(toggle, direction)
 
+    def action_toggle_menu(self) -> None:
+        """Show all toggles with all their values."""
+        self.owner.open_toggles()
+
+    def on_toggle_bar_opened(self) -> None:
+        """The bar of toggles was clicked."""
+        self.owner.open_toggles()
+
     def action_mark(self) -> None:
         """Ask for a name, and put a mark with it."""
         self.owner.ask_mark()

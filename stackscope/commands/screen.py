@@ -1,0 +1,69 @@
+"""What `live` and `replay` share: the application as the settings want it, run with signals, and how it ended."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+from stackscope.commands.interrupts import Interrupts
+from stackscope.tui.app import StackscopeApp
+from stackscope.tui.bindings import keymap
+from stackscope.tui.driver import TerminalDriver
+from stackscope.tui.governor import Governor
+from stackscope.tui.terminal import kind_of, kinds_of, look_of
+
+if TYPE_CHECKING:
+    from stackscope.config import RunOptions
+    from stackscope.tui.control import Playback
+    from stackscope.tui.feed import View
+    from stackscope.tui.player import Player
+    from stackscope.tui.runner import Runner
+
+SIGNALLED: Final = 128
+"""Exit status after a signal, as shells count: this and its number."""
+FAULTY: Final = 1
+"""Exit status when the screen failed with a traceback."""
+
+
+def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback | None = None) -> StackscopeApp:
+    """The application around a source, on this terminal."""
+    screen = options.screen
+    kind = kind_of(screen.theme, os.environ)
+
+    def make_view() -> View:
+        from stackscope.analysis.live.view import LiveView
+
+        return LiveView(limits=options.limits.service)
+
+    app = StackscopeApp(
+        source,
+        source,
+        playback=playback,
+        kind=kind,
+        kinds=kinds_of(os.environ),
+        look=look_of(kind, os.environ, sys.stdout, is_ascii=screen.ascii),
+        keys=keymap(options.keys),
+        make_view=make_view,
+        governor=Governor(least_s=1 / screen.refresh_hz),
+        driver_class=TerminalDriver,
+    )
+    source.wake = app.feed.wake
+    return app
+
+
+def show(app: StackscopeApp) -> int:
+    """Run the application to its end, signals included; the exit status. Raises what ended it that should not have."""
+    gc.freeze()  # What has been imported stays: looking through it again and again would cost as much as drawing.
+    with Interrupts(app.end_soon) as interrupts:
+        app.run()
+        app.end_feed()
+    if app.fault is not None:
+        raise app.fault
+    if interrupts.received is not None:
+        return SIGNALLED + interrupts.received
+    if app.is_interrupted:
+        return SIGNALLED + signal.SIGINT
+    return FAULTY if app.return_code else 0
