@@ -23,6 +23,8 @@ Cell: TypeAlias = tuple[str, str]
 
 LETTERS: Final = "PDVdsceh-?"
 """One for each part of a step; capitals are the target's forward."""
+_FINE: Final = 16
+"""Levels by which the largest part of a cell is found, where it can show only one."""
 _STEPS: Final = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _PART_STYLES: Final = tuple(f"part.{name}" for name in PARTS)
 _LABEL_STYLES: Final = tuple(f"part.{name}.label" for name in PARTS)
@@ -82,7 +84,8 @@ def area(
     marked = set(marks)
     over = f"mark.inside on {style}" if look.is_blended else "mark"
     partial = f"{style} on spare" if has_spare and look.is_blended else style
-    empty = (look.spare if not look.is_blended else levels[n]) if has_spare else gap
+    empty = look.spare if has_spare and not look.is_blended else gap
+    back = ("spare on spare" if look.is_blended else "spare") if has_spare else ""
     lines = []
     for row in range(height - 1, -1, -1):
         base = row * n
@@ -100,7 +103,7 @@ def area(
             elif level > 0:
                 character, name = levels[level], partial
             else:
-                character, name = empty, "spare" if has_spare else ""
+                character, name = empty, back
             characters.append(character)
             styles.append(name)
         lines.append(runs(characters, styles))
@@ -123,7 +126,7 @@ def bar(share: float | None, width: int, look: Look, style: str = "chart") -> Li
         spans.append(Span(eighths[rest], f"{style} on track" if look.is_blended else style))
     left = width - full - (1 if rest else 0)
     if left > 0:
-        spans.append(Span(eighths[n] * left, "track") if look.is_blended else Span(" " * left))
+        spans.append(Span(" " * left, "track on track" if look.is_blended else ""))
     return tuple(spans)
 
 
@@ -186,7 +189,7 @@ def _gaps(height: int, look: Look) -> tuple[Cell, ...]:
 @lru_cache(maxsize=2048)
 def _column(shares: tuple[float, ...], height: int, look: Look) -> tuple[Cell, ...]:
     """Cells of one column from the bottom. Kept, since a column stays the same while it moves across the chart."""
-    n = len(look.levels) - 1 if look.is_blended else 2
+    n = len(look.levels) - 1 if look.is_blended else _FINE
     bounds = _bounds(shares, height * n)
     drawn = []
     index, below = 0, 0
@@ -225,7 +228,7 @@ def _cell(inside: list[tuple[int, int]], n: int, look: Look) -> Cell:
     if not inside:
         return look.gap, ""
     if len(inside) == 1 or not look.is_blended:
-        part = max(inside)[1] if len(inside) > 1 else inside[0][1]
+        part = max(inside, key=lambda levels_and_part: levels_and_part[0])[1]
         is_solid = look.has_colour and not look.is_ascii
         return look.levels[-1] if is_solid else look.textures[part], _PART_STYLES[part]
     while len(inside) > 2:

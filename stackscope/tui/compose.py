@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 GAP: Final = 3
 """Cells between figures on a line."""
+
+
+_WORDS: Final = re.compile(r"\S+\s*|\s+")
+_UNFINISHED: Final = frozenset("0123456789→>:,[(")
+"""Ends of words that what follows belongs to."""
 
 
 def quantity(text: str, style: str = "value") -> Line:
@@ -115,15 +121,20 @@ def _head(word: str, room: int) -> str:
     return word[:n]
 
 
-def clipped(text: str, room: int, ellipsis: str) -> str:
-    """The text, or as many of its words as fit before an ellipsis; none is parted from a number before it."""
-    if cells(text) <= room:
-        return text
-    words = text.split(" ")
-    n = len(words)
-    while n > 0 and (cells(" ".join(words[:n])) + 1 + cells(ellipsis) > room or words[n - 1][-1:].isdigit()):
-        n -= 1
-    return f"{' '.join(words[:n])} {ellipsis}" if n > 0 else ""
+def shortened(line: Line, room: int, ellipsis: str) -> Line:
+    """The line, or as many of its words as fit before an ellipsis; none is parted from a number before it."""
+    if width(line) <= room:
+        return line
+    left = room - cells(ellipsis)
+    kept: list[Span] = []
+    for word in (Span(word, span.style) for span in line for word in _WORDS.findall(span.text)):
+        left -= cells(word.text)
+        if left < 0:
+            break
+        kept.append(word)
+    while kept and (not kept[-1].text.strip() or kept[-1].text.strip()[-1] in _UNFINISHED):
+        kept.pop()
+    return (*kept, Span(ellipsis, kept[-1].style if kept else "label")) if room > 0 else ()
 
 
 def sentence(variants: Sequence[str], room: int, style: str = "label") -> Line:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
+from stackscope.tui.compose import shortened
 from stackscope.tui.lines import Span, fitted, spelled, width
 from stackscope.tui.look import UNICODE
 
@@ -105,4 +106,4 @@ class Pane(ABC):
 
 def _kept(line: Line, room: int, look: Look) -> Line:
     line = spelled(line, look)
-    return line if width(line) <= room else fitted(line, room, look.ellipsis)
+    return line if width(line) <= room else fitted(shortened(line, room, look.ellipsis), room, look.ellipsis)

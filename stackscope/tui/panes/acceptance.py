@@ -49,10 +49,10 @@ class AcceptancePane(Pane):
         rows.add(0, _rates(window, size.width))
         positions = window.by_position
         n_bars = max(min(len(positions), size.height - 4 if size.height > 5 else size.height - 2), 0)
-        if positions and n_bars >= min(len(positions), 3):
-            rows.add(1, *_bars(context, positions[:n_bars]))
-        elif positions:
-            rows.add(1, _compact(positions, size.width))
+        n_bars = n_bars if n_bars >= min(len(positions), 3) else 0
+        n_alone = n_bars if n_bars == len(positions) else max(n_bars - 1, 0)
+        rows.add(1, *_bars(context, positions[:n_alone]))
+        rows.add(1, _compact(positions, n_alone, size.width))
         rows.add(2, _wasted(window, size.width))
         rows.add(4, _break_even(size.width))
         add_chart(rows, 3, context, "tokens_per_forward", "A")
@@ -61,7 +61,7 @@ class AcceptancePane(Pane):
     def _off(self, context: Context, window: Window) -> Drawn:
         """One token a forward, and what was there before."""
         rows = Rows()
-        rows.add(0, (Span("Speculation is ", "label"), Span("off", "value"), Span(".", "label")))
+        rows.add(0, *wrapped("Speculation is off.", context.size.width, ""))
         rows.add(
             1, *wrapped("Each forward yields one token per sequence: A is 1 at any batch size.", context.size.width)
         )
@@ -100,10 +100,14 @@ def _bars(context: Context, positions: tuple[float, ...]) -> list[Line]:
     return lines
 
 
-def _compact(positions: tuple[float, ...], room: int) -> Line:
-    """All places on one line, in per cent; as many as fit."""
-    items = [(Span("by token", "label"),)]
-    items += [(Span(units.number(round(share * 100)), "value"),) for share in positions]
+def _compact(positions: tuple[float, ...], start: int, room: int) -> Line:
+    """The places that have no bar on one line, in per cent; as many as fit."""
+    if start >= len(positions):
+        return ()
+    first = units.count(start + 1)
+    name = f"token {first}" if start + 1 == len(positions) else f"tokens {first}–{units.count(len(positions))}"
+    items = [(Span(name, "label"),)]
+    items += [(Span(units.number(round(share * 100)), "value"),) for share in positions[start:]]
     line = flow(items, room - 2, 1)
     return (*line, Span(" %", "unit"))
 

@@ -167,11 +167,11 @@ def _cell(row: Row, width: int, look: Look) -> Line:
     if bars >= 3:
         spans += (*bar(row.share, bars, look, style), Span(" "))
     share = units.percent(row.share)
-    if width < room + 3 + 6:
+    if width < room + 3 + 7:
         return tuple(spans)
     number, _, unit = share.partition(" ")
     spans += (Span(f"{number:>5}"[-6:], "value"), Span(f" {unit}", "unit"))
-    if width >= room + 3 + 15:
+    if width >= room + 3 + 16:
         number, _, unit = units.milliseconds(row.step_ns).partition(" ")
         spans += (Span(f"{number:>6}", ""), Span(f" {unit}", "unit"))
     return tuple(spans)

@@ -105,6 +105,8 @@ def _row(context: Context, top: float) -> Callable[[str, float | None, str], Lin
     def line(label: str, value: float | None, why: str) -> Line:
         text = units.bandwidth(value)
         number, _, unit = text.partition(" ")
+        if room < _LABEL + _VALUE:
+            return flow((figure(label.removeprefix("in "), text),), room)
         head = Span(f"{label:<{_LABEL}}", "label")
         if value is None:
             reason = f"  {why}" if why and cells(why) + _LABEL + 3 <= room else ""

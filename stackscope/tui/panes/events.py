@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope import units
-from stackscope.tui.compose import GAP, apart, clipped, flow, quantity, said, wrapped
-from stackscope.tui.lines import Line, Span, cells, fitted, printable, spelled, width
+from stackscope.tui.compose import GAP, apart, flow, quantity, said, shortened, wrapped
+from stackscope.tui.lines import Line, Span, fitted, printable, spelled, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, changed, has_begun
 
@@ -66,20 +66,11 @@ def _row(event: Event, room: int, look: Look) -> Line:
     """An event with its prediction and its measurement in columns."""
     left = _TIME + _change_room(room)
     head = (_time(event), *_what(event, look))
-    result = _cut(_result(event, is_short=True), room - left - _PREDICTED, look)
+    result = shortened(_result(event, is_short=True), room - left - _PREDICTED, look.ellipsis)
     if event.predicted is None and not result:
-        return fitted(head, room, look.ellipsis)
+        return shortened(head, room, look.ellipsis)
     predicted = () if event.predicted is None else _change(event.predicted)
-    return (*fitted(head, left - 1, look.ellipsis), Span(" "), *fitted(predicted, _PREDICTED), *result)
-
-
-def _cut(result: Line, room: int, look: Look) -> Line:
-    """A result whose reason, which is its last words, is cut between two of them where it is too long."""
-    over = width(result) - room
-    if over <= 0:
-        return result
-    *head, last = result
-    return (*head, Span(clipped(last.text, cells(last.text) - over, look.ellipsis), last.style))
+    return (*fitted(shortened(head, left - 1, look.ellipsis), left), *fitted(predicted, _PREDICTED), *result)
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
@@ -89,7 +80,8 @@ def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
     event = snapshot.events[0]
     head, result, predicted = (_time(event), *_what(event, look)), _result(event), _predicted(event)
     tail = flow((result, predicted), max(room - width(head) - GAP - 1, 0))
-    return spelled(fitted(apart(head, (*tail, Span(" ")), room) if tail else head, room, look.ellipsis), look)
+    line = apart(head, (*tail, Span(" ")), room) if tail else shortened(head, room, look.ellipsis)
+    return spelled(fitted(line, room, look.ellipsis), look)
 
 
 def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
@@ -99,10 +91,10 @@ def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
         (_result(event, is_short=True),), room - _TIME
     )
     if not tail:
-        return (head,)
+        return (shortened(head, room, look.ellipsis),)
     if width(head) + GAP + width(tail) <= room:
         return (apart(head, tail, room),)
-    return (head, (Span(" " * _TIME), *tail))
+    return (shortened(head, room, look.ellipsis), (Span(" " * _TIME), *tail))
 
 
 def _time(event: Event) -> Span:

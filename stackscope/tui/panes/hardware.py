@@ -129,25 +129,22 @@ def _summed(gpus: Sequence[GpuSample], room: int, *, is_all: bool) -> Line:
 
 
 def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[Line, ...]:
-    """Processor and memory."""
+    """Processor and memory, most important first."""
     cores = f" of {units.counted(sample.cores, 'core')}" if sample.cores is not None else ""
     used = None if sample.cpu_percent is None else sample.cpu_percent / 100
-    throttled = sample.throttled_share
-    processor = [
+    free, total = sample.memory_available_bytes, sample.memory_total_bytes
+    throttled = figure("throttled", units.percent(sample.throttled_share), style="bad")
+    items = [
         (*figure("CPU", units.percent(used)), Span(cores, "unit")),
+        throttled if sample.throttled_share else (),
         figure("engine share", units.number(snapshot.now.cpu_share)),
         figure("pressure", units.percent(sample.cpu_pressure)),
-        figure("throttled", units.percent(throttled), style="bad" if throttled else "value"),
-        figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
-    ]
-    if throttled:
-        processor.insert(1, processor.pop(3))
-    free, total = sample.memory_available_bytes, sample.memory_total_bytes
-    memory = [
         figure("memory", _of(None if free is None or total is None else total - free, total)),
-        figure("engine", units.data_size(sample.rss_bytes)),
+        figure("engine RSS", units.data_size(sample.rss_bytes)),
+        figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
+        () if sample.throttled_share else figure("throttled", units.percent(sample.throttled_share)),
     ]
-    return (flow(processor, room, 2), flow(memory, room, 2))
+    return flowed(items, room, 2)
 
 
 def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:

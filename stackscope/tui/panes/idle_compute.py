@@ -69,8 +69,8 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
         share = quantity(units.percent(idle), "headline")
         hint = " idle: room to speculate" if idle >= 0.5 else " idle: little left to spend" if idle < 0.2 else " idle"
         return ((*share, Span(hint, "label")), (*share, Span(" idle", "label")), share)
-    rate = quantity(units.flop_rate(snapshot.now.flops_per_s), "headline")
-    return (rate,)
+    rate = snapshot.now.flops_per_s
+    return () if rate is None else (quantity(units.flop_rate(rate), "headline"),)
 
 
 def _figures(snapshot: Snapshot, room: int) -> Line:
@@ -79,5 +79,6 @@ def _figures(snapshot: Snapshot, room: int) -> Line:
     used = figure("used", units.flop_rate(now.flops_per_s), style="value")
     forwards = figure("in forwards", units.flop_rate(now.forward_flops_per_s))
     if top is None:
-        return flow((used, said("ceiling not measured", "unknown"), forwards), room)
+        unmeasured = said("ceiling not measured", "unknown")
+        return flow((used, unmeasured, forwards), room, 2) if room >= 40 else flow((unmeasured, used), room, 2)
     return flow((used, figure("of", f"{units.flop_rate(top)} measured"), forwards), room)

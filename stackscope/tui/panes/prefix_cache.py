@@ -52,7 +52,7 @@ class PrefixCachePane(Pane):
 
     def _off(self, context: Context) -> tuple[Line, ...]:
         rows = Rows()
-        rows.add(0, (Span("The prefix cache is ", "label"), Span("off", "value"), Span(".", "label")))
+        rows.add(0, *wrapped("The prefix cache is off.", context.size.width, ""))
         rows.add(2, *wrapped("Every prompt is computed whole.", context.size.width))
         levels = context.snapshot.levels
         if levels.resident_blocks:
@@ -72,10 +72,11 @@ def _reused(context: Context, window: Window) -> tuple[Line, ...]:
     if not window.lookup_tokens:
         return (said("nothing was looked up in the last minute"),)
     saved, looked_up = units.count(window.useful_hit_tokens), units.count(window.lookup_tokens)
-    line: Line = (
+    whole: Line = (
         Span("reused ", "label"), Span(saved, "value"), Span(" of ", "label"), Span(looked_up, "value"),
         Span(" tok", "unit"),
     )  # fmt: skip
+    line = flow((whole,), room) or flow((figure("reused", f"{saved} tok"),), room)
     length = room - width(line) - 2
     return (
         ((*line, Span("  "), *bar(window.useful_hit_rate, min(length, 40), context.look)),) if length >= 6 else (line,)

@@ -161,8 +161,8 @@ def _load(snapshot: Snapshot) -> list[Line]:
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
     latency = snapshot.latency
     if latency.ttft_limit_ns is None and latency.tpot_limit_ns is None:
-        rate = quantity(units.request_rate(snapshot.now.requests_per_s))
-        return (rate,)
+        rate = snapshot.now.requests_per_s
+        return () if rate is None else (quantity(units.request_rate(rate)),)
     limits = [
         f"{name} < {units.duration(limit)}"
         for name, limit in (("TTFT", latency.ttft_limit_ns), ("TPOT", latency.tpot_limit_ns))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
-from stackscope.tui.compose import GAP, Rows, clipped, flow, flowed, quantity, said, wrapped
-from stackscope.tui.lines import Line, Span, cells, printable, width
+from stackscope.tui.compose import GAP, Rows, flow, flowed, quantity, said, shortened, wrapped
+from stackscope.tui.lines import Line, Span, printable, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import wanted
 
@@ -68,10 +68,9 @@ def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
     name = (Span(printable(verdict.name or "").upper(), "headline"),)
     share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
     head = flow((name, share), room)
-    left = room - width(head) - GAP
-    text = printable(verdict.sentence)
-    told = clipped(text, left, ellipsis)
-    return (*head, Span(" " * GAP), Span(told)) if cells(told) * 2 > cells(text) else head
+    sentence = said(printable(verdict.sentence), "")
+    told = shortened(sentence, room - width(head) - GAP, ellipsis)
+    return (*head, Span(" " * GAP), *told) if width(told) * 2 > width(sentence) else head
 
 
 def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
