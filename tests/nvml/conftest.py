@@ -6,28 +6,39 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.nvml.machine import Machine, compile_library
+from tests.nvml.machine import Driver, Machine, compile_library
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 @pytest.fixture(scope="session")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders with a library each: that of a driver of today, and that of an old one."""
-    return {
-        "new": compile_library(tmp_path_factory.mktemp("driver")),
-        "old": compile_library(tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER"),
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Driver]]:
+    """A driver of today, one of years ago, and none."""
+    found = {
+        "new": Driver(compile_library(tmp_path_factory.mktemp("driver"))),
+        "old": Driver(compile_library(tmp_path_factory.mktemp("old-driver"), "-DOLD_DRIVER")),
+        "none": Driver(None),
     }
+    yield found
+    for driver in found.values():
+        driver.close()
 
 
 @pytest.fixture
-def machine(libraries: dict[str, Path], tmp_path: Path) -> Machine:
+def machine(drivers: dict[str, Driver], tmp_path: Path) -> Machine:
     """A machine whose GPUs a test describes."""
-    return Machine(folder=tmp_path, library=libraries["new"])
+    return Machine(tmp_path, drivers["new"])
 
 
 @pytest.fixture
-def old_machine(libraries: dict[str, Path], tmp_path: Path) -> Machine:
+def old_machine(drivers: dict[str, Driver], tmp_path: Path) -> Machine:
     """The same with a driver that lacks what came later."""
-    return Machine(folder=tmp_path, library=libraries["old"])
+    return Machine(tmp_path, drivers["old"])
+
+
+@pytest.fixture
+def bare_machine(drivers: dict[str, Driver], tmp_path: Path) -> Machine:
+    """A machine without a driver."""
+    return Machine(tmp_path, drivers["none"])

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from stackscope.hardware.gpu_probe import GpuReading
-from stackscope.hardware.gpu_use import INITIAL_NAMESPACE, EngineUse
+from stackscope.hardware.gpu_use import INITIAL_NAMESPACE
+from tests.nvml.rounds import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,25 +25,47 @@ ROOT: Final = Path(__file__).parents[2]
 MEMINFO: Final = "MemTotal:       128000000 kB\nMemFree:         1000000 kB\nMemAvailable:    98000000 kB\n"
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reading process is to do."""
+class Driver:
+    """A driver's library, and a process that reads GPUs through it."""
 
-    times_s: tuple[float, ...]
-    """When each round is, on the reader's clock."""
-    root: str = "/"
-    use: EngineUse = EngineUse()
-    peak: float | None = None
-    """Bytes per second that the user states."""
-    without: tuple[str, ...] = ()
-    """Names that the binding is to lack, as an older one does."""
+    def __init__(self, library: Path | None) -> None:
+        """`library` is the folder that it is in. `None`: there is no driver."""
+        self.library = library
+        self._reader: subprocess.Popen[str] | None = None
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        """Of a process that finds the fake library as it would find the real one."""
+        found = {**os.environ, "PYTHONPATH": str(ROOT), **extra}
+        if self.library is not None:
+            found["LD_LIBRARY_PATH"] = str(self.library)
+        return found
+
+    def do(self, job: Job) -> int:
+        """Have a job done. Returns the exit code of the process that did it."""
+        if self._reader is None:
+            self._reader = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "tests.nvml.rounds"],
+                env=self.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        assert self._reader.stdin is not None
+        assert self._reader.stdout is not None
+        self._reader.stdin.write(msgspec.json.encode(job).decode() + "\n")
+        self._reader.stdin.flush()
+        return int(self._reader.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        if self._reader is not None:
+            with self._reader as reader:
+                reader.kill()
 
 
 class Machine:
     """Where tests read GPUs: always in a process of their own, because the fake may end it."""
 
-    def __init__(self, folder: Path, library: Path | None) -> None:
+    def __init__(self, folder: Path, driver: Driver) -> None:
         self.folder = folder
-        self.library = library
+        self.driver = driver
         self.root = folder / "root"
         self.write("proc/version", "Linux version 6.8.0-generic")
         self.write("proc/meminfo", MEMINFO)
@@ -64,14 +87,15 @@ class Machine:
         """Have a process of this id."""
         (self.root / f"proc/{pid}").mkdir(parents=True)
 
-    def environment(self, scenario: Scenario, **extra: str) -> dict[str, str]:
-        """Of a process that finds the fake library as it would find the real one."""
+    def play(self, scenario: Scenario) -> Path:
+        """Write down what the driver answers."""
         path = self.folder / "scenario.txt"
         path.write_bytes(b"".join(_line(key, value) for key, value in scenario.items()))
-        found = {**os.environ, "FAKE_NVML_SCENARIO": str(path), "PYTHONPATH": str(ROOT), **extra}
-        if self.library is not None:
-            found["LD_LIBRARY_PATH"] = str(self.library)
-        return found
+        return path
+
+    def environment(self, scenario: Scenario, **extra: str) -> dict[str, str]:
+        """Of a process of its own on this machine."""
+        return self.driver.environment(FAKE_NVML_SCENARIO=str(self.play(scenario)), **extra)
 
     def run(self, module: str, *arguments: str, scenario: Scenario, **extra: str) -> subprocess.CompletedProcess[str]:
         """Run a module to its end."""
@@ -82,11 +106,14 @@ class Machine:
 
     def read(self, scenario: Scenario, times_s: Sequence[float], **job: Any) -> list[GpuReading]:
         """Rounds of readings at these times."""
-        wanted = Job(times_s=tuple(times_s), root=str(self.root), **job)
-        done = self.run("tests.nvml.rounds", msgspec.json.encode(wanted).decode(), scenario=scenario)
-        assert done.returncode == 0, (done.returncode, done.stderr)
-        assert done.stderr == ""
-        return msgspec.json.decode(done.stdout, type=list[GpuReading])
+        answer = self.folder / "readings.json"
+        wanted = Job(
+            scenario=str(self.play(scenario)), answer=str(answer), times_s=tuple(times_s), root=str(self.root), **job
+        )
+        status = self.driver.do(wanted)
+        errors = answer.with_name(f"{answer.name}.err").read_text()
+        assert (status, errors) == (0, "")
+        return msgspec.json.decode(answer.read_bytes(), type=list[GpuReading])
 
 
 def compile_library(folder: Path, *options: str) -> Path:

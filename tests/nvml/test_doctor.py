@@ -11,14 +11,13 @@ import pytest
 from stackscope.commands import gpu_examinations
 from stackscope.commands.gpu_examinations import ask_gpus, of_gpus
 from stackscope.hardware import host
-from tests.nvml.machine import Machine
 from tests.nvml.scenarios import a10, driver, gb10, h100, mig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stackscope.commands.examinations import Check
-    from tests.nvml.machine import Scenario
+    from tests.nvml.machine import Machine, Scenario
 
 H100 = "GPU 0, NVIDIA H100 80GB HBM3"
 
@@ -132,9 +131,8 @@ def test_a_driver_in_trouble_is_one_line(examined: Examination, scenario: Scenar
     assert remedy in (last.remedy or "")
 
 
-def test_a_machine_without_a_driver_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = Machine(tmp_path, library=None).environment({})
-    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+def test_a_machine_without_a_driver_says_so(bare_machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", bare_machine.environment({})["PYTHONPATH"])
     [check] = of_gpus(ask_gpus(), host.look())
     assert (check.holds, check.is_needed) == (False, False)
     assert check.value == "There is no NVIDIA driver here: libnvidia-ml.so.1 is not found."

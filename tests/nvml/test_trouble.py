@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from stackscope.hardware.nvml_gpm import FIELDS
-from tests.nvml.machine import Machine
 from tests.nvml.scenarios import GIB, a10, driver, h100, mig
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stackscope.hardware.gpu_probe import GpuReading
     from stackscope.records import GpuSample
+    from tests.nvml.machine import Machine
 
-NOT_FOR_LONG = 20
+NOT_FOR_LONG: Final = 20
 """Calls that a GPU answers before it is lost: enough to open it and read some of a round."""
 
 
@@ -67,8 +65,8 @@ def test_a_driver_that_cannot_count_is_one_sentence(machine: Machine) -> None:
     assert reading.problem == "The driver does not count its GPUs: the driver reports an unknown error (NVML 999)."
 
 
-def test_without_a_library_there_are_no_gpus(tmp_path: Path) -> None:
-    [reading] = Machine(tmp_path, library=None).read({}, (0,))
+def test_without_a_library_there_are_no_gpus(bare_machine: Machine) -> None:
+    [reading] = bare_machine.read({}, (0,))
     assert reading.gpus == ()
     assert reading.problem == "There is no NVIDIA driver here: libnvidia-ml.so.1 is not found."
     assert reading.remedy == "With an NVIDIA GPU, install its driver; in a container, start that with --gpus all."
@@ -237,7 +235,7 @@ def test_what_is_refused_for_good_is_not_asked_again_at_once(machine: Machine) -
     assert [sample.power_w for sample in found] == [None, None, None, pytest.approx(412.345)]
 
 
-PRINT_READING = "from stackscope.hardware.nvml_gpus import Gpus; print(Gpus().read().reason)"
+PRINT_READING: Final = "from stackscope.hardware.nvml_gpus import Gpus; print(Gpus().read().reason)"
 
 
 @pytest.mark.parametrize("content", ["", "class NVMLError(Exception): pass\n", None])
@@ -261,6 +259,34 @@ def test_another_package_of_that_name_is_detected(machine: Machine, content: str
     else:
         assert done.stdout.startswith("The package pynvml hides the one that GPU readings need, nvidia-ml-py.")
         assert "pip uninstall pynvml" in done.stdout
+
+
+SHELL: Final = """
+import sys, warnings
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pynvml":
+            warnings.warn("The pynvml package is deprecated. Please install nvidia-ml-py instead.", FutureWarning)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_the_shell_package_does_not_write_on_the_screen(machine: Machine) -> None:
+    """`pynvml` from 12 on warns whoever imports the module, the right one too."""
+    folder = machine.folder / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(SHELL)
+    environment = machine.environment({**driver(1), **h100()})
+    environment["PYTHONPATH"] = f"{folder}:{environment['PYTHONPATH']}"
+
+    def run(code: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+
+    assert "FutureWarning" in run("import pynvml").stderr
+    done = run(PRINT_READING)
+    assert (done.stdout, done.stderr) == ("None\n", "")
 
 
 def test_a_slow_driver_delays_its_own_thread_alone(machine: Machine) -> None:
