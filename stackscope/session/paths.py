@@ -47,6 +47,24 @@ def recording_folder(*, package: Path = _PACKAGE) -> Path:
     return platformdirs.user_data_path("stackscope", appauthor=False) / "recorded"
 
 
+@dataclass(frozen=True)
+class Folder:
+    """A folder with recordings."""
+
+    path: Path
+    is_shipped: bool = False
+    """Its recordings come with Stackscope, and are nobody's to delete."""
+
+
+def known_folders(*, package: Path = _PACKAGE) -> tuple[Folder, ...]:
+    """Folders to look for recordings in, which need not exist: where they go, where they went before, what ships."""
+    root = package.parent
+    own = Folder(platformdirs.user_data_path("stackscope", appauthor=False) / "recorded")
+    if not _is_checkout(root):
+        return (own,)
+    return (Folder(root / "profiles" / "recorded"), own, Folder(root / "profiles", is_shipped=True))
+
+
 def destination(
     chosen: Path | str | None, *, started: datetime, workload: str, model: str, folder: Path | None = None
 ) -> Destination:

@@ -26,12 +26,12 @@ _WIDEST: Final = 116
 """Longer lines are hard to follow."""
 
 
-class _Reading(ModalScreen[None]):
+class Reading(ModalScreen[None]):
     """Lines to be read over whatever is on the screen; escape closes."""
 
     DEFAULT_CSS: ClassVar[str] = """
-    _Reading { align: center middle; }
-    _Reading > Vertical { background: $surface; border: round $border; border-title-color: $foreground; padding: 0 1; }
+    Reading { align: center middle; }
+    Reading > Vertical { background: $surface; border: round $border; border-title-color: $foreground; padding: 0 1; }
     """
     BINDINGS: ClassVar = [Binding("escape,q,question_mark,f1,enter", "close", show=False)]
     title_text: str = ""
@@ -70,7 +70,7 @@ class _Reading(ModalScreen[None]):
         self.dismiss(None)
 
 
-class HelpScreen(_Reading):
+class HelpScreen(Reading):
     """All keys and all panes."""
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -89,7 +89,7 @@ class HelpScreen(_Reading):
         return help_lines(keys, self._panes, min(room, _WIDEST), first=self._first)
 
 
-class PaneHelpScreen(_Reading):
+class PaneHelpScreen(Reading):
     """What the numbers of one pane mean."""
 
     DEFAULT_CSS: ClassVar[str] = """

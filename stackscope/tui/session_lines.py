@@ -1,0 +1,166 @@
+"""Recordings as lines: the list with its headline numbers, and everything known about one of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from stackscope import units
+from stackscope.analysis.metrics import counts, load, speculation
+from stackscope.tui.compose import wrapped
+from stackscope.tui.lines import Line, Span, fitted, printable
+
+if TYPE_CHECKING:
+    from stackscope.tui.library import Digest, Entry
+    from stackscope.tui.look import Look
+
+
+class Marks(NamedTuple):
+    """How a recording stands out in the list."""
+
+    is_selected: bool = False
+    is_picked: bool = False
+    """For a comparison."""
+    is_written: bool = False
+    """It is being recorded now."""
+
+
+class Columns(NamedTuple):
+    """Cells of the columns that depend on the width. 0: left out."""
+
+    date: int
+    model: int
+    workload: int
+    hits: int
+    state: int
+
+
+def columns(room: int) -> Columns:
+    """The columns of a line of so many cells."""
+    date, state = (17, 15) if room >= 100 else (12, 1)
+    hits = 8 if room >= 72 else 0
+    left = room - _FIXED - date - hits - state
+    model = max(left * 3 // 5, 6)
+    return Columns(date, model, max(left - model, 0), hits, state)
+
+
+_FIXED = 3 + 11 + 8 + 6 + 9 + 2
+"""Pointer and pick, duration, tok/s, A, size, a gap."""
+
+
+def heading(room: int, look: Look) -> Line:
+    """The names of the columns."""
+    cols = columns(room)
+    hits = f"{'hits':>{cols.hits}}" if cols.hits else ""
+    text = (
+        f"   {'recorded':<{cols.date}}{'model':<{cols.model}}{'workload'[: cols.workload]:<{cols.workload}}{'took':>11}"
+        f"{'tok/s':>8}{'A':>6}{hits}{'size':>9}  {'state' if cols.state > 1 else ''}"
+    )
+    return fitted((Span(text, "label"),), room, look.ellipsis)
+
+
+def row_line(entry: Entry, known: Digest, marks: Marks, room: int, look: Look) -> Line:
+    """A recording on a line of exactly `room` cells. What cannot be read says so."""
+    cols = columns(room)
+    pointer = look.pointer if marks.is_selected else " "
+    pick = look.tick if marks.is_picked else " "
+    head: list[Span] = [Span(f"{pointer}{pick} ", "accent"), Span(_date(entry, known, cols.date), "label")]
+    if known.damage is not None:
+        text = f"{look.cross} {printable(known.damage.replace(str(entry.path), entry.path.name))}"
+        line = fitted((*head, Span(text, "bad")), room, look.ellipsis)
+    else:
+        sign, word = state_of(known, look, is_written=marks.is_written)
+        state = f"{sign} {word}" if cols.state > 1 else sign
+        line = (
+            *head,
+            *fitted((Span(f"{model_of(entry, known)} ", "value"),), cols.model, look.ellipsis),
+            *fitted((Span(workload_of(known)),), cols.workload, look.ellipsis),
+            *_figures(entry, known, cols.hits),
+            *fitted((Span(f"  {state}", "warning" if word in ("cut off", "being written") else "label"),),
+                    cols.state + 2, look.ellipsis),
+        )  # fmt: skip
+        line = fitted(line, room, look.ellipsis)
+    return tuple(Span(span.text, "selected") for span in line) if marks.is_selected else line
+
+
+def _figures(entry: Entry, known: Digest, hits: int) -> Line:
+    result = known.result
+    size = Span(f"{units.data_size(entry.bytes):>9}", "label")
+    if result is None:
+        return (Span(f"{'reading':>11}{'':>{14 + hits}}", "unknown"), size)
+    hit_rate = f"{units.percent(result[load.UsefulHitRate]):>{hits}}" if hits else ""
+    return (
+        Span(f"{units.duration(known.duration_ns):>11}"),
+        Span(f"{units.number(result[load.OutputRate]):>8}", "value"),
+        Span(f"{units.number(result[speculation.TokensPerForward]):>6}{hit_rate}"),
+        size,
+    )
+
+
+def state_of(known: Digest, look: Look, *, is_written: bool) -> tuple[str, str]:
+    """A sign and a word for the state of a recording."""
+    if known.damage is not None:
+        return look.cross, "damaged"
+    if is_written:
+        return look.recording, "being written"
+    if known.result is None:
+        return " ", ""
+    if known.truncated is not None:
+        return "~", "cut off"
+    return look.tick, {"done": "whole", "interrupted": "interrupted", "engine-died": "engine died"}.get(
+        known.result.ended or "", "whole"
+    )
+
+
+def _date(entry: Entry, known: Digest, room: int) -> str:
+    """When it began, by the clock where it was recorded; where that is not known, when the file was changed."""
+    moment = datetime.fromtimestamp(entry.modified_ns / 1e9).astimezone()
+    if known.header is not None:
+        try:
+            moment = datetime.fromisoformat(known.header.started)
+        except ValueError:
+            return units.UNKNOWN.ljust(room)
+    text = moment.strftime("%Y-%m-%d %H:%M" if room >= 16 else "%m-%d %H:%M")
+    return text.ljust(room)
+
+
+def model_of(entry: Entry, known: Digest) -> str:
+    """The target, and the file it came from where its name says more."""
+    if known.header is None:
+        return printable(entry.path.name)
+    return printable(known.header.model.name) if known.header.model is not None else "unknown model"
+
+
+def workload_of(known: Digest) -> str:
+    """What traffic it was."""
+    if known.header is None:
+        return ""
+    workload = known.header.workload
+    name = workload.get("name") or str(workload.get("path") or units.UNKNOWN).rpartition("/")[2]
+    return printable(str(name))
+
+
+def detail_lines(entry: Entry, known: Digest, marks: Marks, room: int, look: Look) -> tuple[Line, ...]:
+    """Everything about one recording."""
+    lines: list[Line] = [(Span(printable(str(entry.path)), "title"),)]
+    if known.damage is not None:
+        return (*lines, *wrapped(known.damage, room, "bad"))
+    sign, word = state_of(known, look, is_written=marks.is_written)
+    told = [f"{sign} {word}".strip()] if word else ["being read"]
+    if entry.is_shipped:
+        told.append("comes with Stackscope")
+    if known.header is not None:
+        told += [known.header.device, f"stackscope {known.header.stackscope}"]
+    lines.append((Span(f" {look.dot} ".join(map(printable, told)), "label"),))
+    if known.truncated is not None and not marks.is_written:
+        lines += wrapped(known.truncated, room, "warning")
+    result = known.result
+    if result is not None:
+        finished = sum((result[counts.Requests] or {}).values())
+        text = f" {look.dot} ".join(
+            (units.counted(result[counts.Steps], "step"), units.counted(finished, "request"),
+             f"{units.counted(result[counts.OutputTokens], 'token')} out",
+             units.counted(len(result.epochs) or 1, "configuration"))
+        )  # fmt: skip
+        lines.append((Span(text),))
+    return tuple(lines)
