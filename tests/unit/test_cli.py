@@ -17,6 +17,8 @@ from stackscope import __version__
 from stackscope.cli import app
 from stackscope.errors import EngineDiedError, ModelFileError
 from stackscope.options import OPTIONS
+from stackscope.session.writer import SessionWriter
+from tests.unit.record_builders import make_header, synthetic_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +58,41 @@ def test_version() -> None:
     assert invoke("--version") == (0, f"stackscope {__version__}\n", "")
 
 
-def test_without_a_verb_the_help_is_shown() -> None:
-    code, out, err = invoke()
-    assert code == 2
-    assert "Commands:" in out + err
+@pytest.mark.parametrize("words", [(), ("live",)])
+def test_without_a_terminal_the_live_screen_says_so_and_is_a_run(
+    served: list[RunOptions], words: tuple[str, ...]
+) -> None:
+    from stackscope.config import RunOptions
+
+    code, out, err = invoke(*words)
+    assert (code, out) == (0, "")
+    assert err == "stackscope: no live screen, because standard output is no terminal; this is `stackscope run`.\n"
+    assert served == [RunOptions()]
+
+
+def test_live_takes_the_options_of_a_run(served: list[RunOptions]) -> None:
+    assert invoke("live", "--slots", "4", "--requests", "3", "--theme", "light", "--no-record")[0] == 0
+    [options] = served
+    assert (options.engine.slots, options.workload.requests, options.output.record) == (4, 3, False)
+    assert options.screen.theme == "light"
+
+
+def test_a_recording_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    code, out, err = invoke("replay", str(tmp_path / "none.jsonl.zst"))
+    assert (code, out) == (8, "")
+    assert err.startswith("stackscope: ")
+    assert "does not exist" in err
+
+
+def test_replay_without_a_terminal_prints_the_summary(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    with SessionWriter(path, make_header(workload={"text": "code · closed loop"})) as writer:
+        for record in synthetic_session(50)[1:-1]:
+            writer.write(record)
+    code, out, err = invoke("replay", str(path))
+    assert (code, err) == (0, "")
+    assert "code · closed loop" in out
+    assert "It has no end mark" in out
 
 
 def test_help_lists_every_option_with_its_default() -> None:
