@@ -80,6 +80,11 @@ class LibraryFacts(msgspec.Struct, frozen=True, kw_only=True):
     rpc: bool
     build_dir: str
 
+    @property
+    def description(self) -> str:
+        """Version and CPU features as the engine says them."""
+        return f"llama-cpp-python {self.library_version} | {self.system_info}"
+
 
 def ask_library(command: Sequence[str] | None = None) -> LibraryFacts:
     """Ask the library in a process of its own. Raises `LibraryError` when that fails, hangs or dies."""
@@ -224,14 +229,12 @@ def _openmp(facts: LibraryFacts) -> Check:
             value="the build has none: every step starts its threads anew",
             remedy=f"Build it with OpenMP: {rebuild('-DGGML_OPENMP=on')}",
         )
-    chosen = openmp.child_environment(os.environ)
-    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
-    settings = ", ".join(f"{name}={chosen[name]}" for name in names if name in chosen)
+    settings = openmp.described(openmp.child_environment(os.environ))
     return Check(
         topic="Inference library",
         name="OpenMP",
         holds=True,
-        value=f"yes; the engine runs with {settings or 'its defaults'}",
+        value=f"yes; the engine runs with {settings}",
     )
 
 

@@ -331,6 +331,22 @@ class Context:
         self._check(sequence)
         return int(low.llama_state_seq_get_size(self.handle, sequence))
 
+    def save_state(self, sequence: int, into: NDArray[np.uint8]) -> int:
+        """Serialise one sequence into memory of at least `state_bytes`; the bytes written. Raises `EngineError`."""
+        self._check(sequence)
+        target = into.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        n_bytes = int(low.llama_state_seq_get_data(self.handle, target, into.nbytes, sequence))
+        if n_bytes == 0:
+            raise EngineError("The library could not save the state of a sequence.")
+        return n_bytes
+
+    def load_state(self, sequence: int, state: NDArray[np.uint8]) -> None:
+        """Put a saved state in place of what a sequence holds. Raises `EngineError` when there is no room for it."""
+        self._check(sequence)
+        source = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        if int(low.llama_state_seq_set_data(self.handle, source, state.nbytes, sequence)) == 0:
+            raise EngineError("The library could not load the state of a sequence.")
+
 
 # The four calls of the hot path and the pointer they answer, with prototypes of our own: the binding's wrappers build a
 # pointer object for each logit view, which costs more than the call.

@@ -82,6 +82,12 @@ def child_environment(environ: Mapping[str, str], threads: int | None = None) ->
     return chosen
 
 
+def described(environment: Mapping[str, str]) -> str:
+    """What an environment says of waiting and binding, in words; the library's defaults where it says nothing."""
+    settings = [f"{name}={environment[name]}" for name in (*_WAITING, *_BINDING) if name in environment]
+    return ", ".join(settings) or "its defaults"
+
+
 def default_spins() -> int:
     """Spin count for this processor."""
     return SPINS if platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"} else SPINS_WITHOUT_PAUSE
