@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -89,6 +89,13 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     spread: float | None = None
 
 
+class Limits(NamedTuple):
+    """What a session can be held against."""
+
+    compute: Ceiling | None
+    bandwidth: Ceiling | None
+
+
 class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What ceilings depend on: those of other conditions are not comparable."""
 
@@ -115,13 +122,27 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def hold_for(self, config: EngineConfig) -> bool:
         """Whether a configuration on the same machine, with the same library and files, is the one measured."""
         return (
-            PurePath(config.model).name == self.model
-            and config.threads in (self.threads, None)
+            self.names_model(config)
+            and self.has_cores(config)
             and all(getattr(config, name) == getattr(self, name) for name in _SETTINGS)
         )
 
+    def names_model(self, config: EngineConfig) -> bool:
+        """The target is the one measured, as far as its name says."""
+        return PurePath(config.model).name == self.model
+
+    def has_cores(self, config: EngineConfig) -> bool:
+        """It computes in the same place, with as many threads."""
+        return config.threads in (self.threads, None) and placement(config) == self.placement
+
 
 _SETTINGS = ("kv_type_k", "kv_type_v", "flash_attention", "unified_kv", "swa_full")
+
+
+def placement(config: EngineConfig) -> str:
+    """What of the model goes to which GPU, as far as the build can."""
+    split = ",".join(f"{share:g}" for share in config.tensor_split)
+    return f"layers {config.gpu_layers}, gpu {config.main_gpu}, split {config.split_mode} {split}".rstrip()
 
 
 class Ceilings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -169,3 +190,18 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bytes per second."""
     unknown: dict[str, str] = {}
     """Why something is missing, by what it is."""
+
+    def limits(self, config: EngineConfig) -> Limits:
+        """The ceilings that still hold under a configuration of the same machine.
+
+        Types of the KV cache and the way of attention leave them as they are; another target has its own, but for what
+        reading memory alone reached; another number of threads has none.
+        """
+        if not self.conditions.has_cores(config):
+            return Limits(None, None)
+        if self.conditions.names_model(config):
+            return Limits(self.compute, self.bandwidth)
+        memory = next((read.bytes_per_s for read in self.reads if read.place == "memory"), None)
+        if memory is None:
+            return Limits(None, None)
+        return Limits(None, Ceiling(value=memory.value, kind="memory", spread=memory.spread))

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from stackscope.analysis.ledgers import UNPRICED, Ledgers, Pricing
+from stackscope.records.ceilings import Limits
 
 if TYPE_CHECKING:
     from stackscope.records import ConfigEvent, Header, TrafficEvent
@@ -39,6 +40,12 @@ class Standing:
         """The target by the name of its file, which has the type of its weights in it."""
         model = self._ledgers.model
         return None if model is None else PurePath(model.path).stem or model.name
+
+    @property
+    def limits(self) -> Limits:
+        """What this machine was measured to do at most, as far as that holds for what is in force."""
+        ceilings = None if self.header is None else self.header.ceilings
+        return Limits(None, None) if ceilings is None or self.config is None else ceilings.limits(self.config)
 
     @property
     def closed_loop(self) -> int | None:

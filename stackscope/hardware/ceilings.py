@@ -1,0 +1,177 @@
+"""The cache of measured ceilings: one file for each set of conditions, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from stackscope import cgroups
+from stackscope.errors import ModelFileError, StackscopeError
+from stackscope.hardware import host
+from stackscope.model.catalog import cache_folder
+from stackscope.model.files import shown
+from stackscope.records.ceilings import Ceilings, Conditions, placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackscope.toggles import EngineConfig
+
+FORMAT: Final = 1
+"""Changes whenever what is measured, or how, does: older files are then as good as none."""
+
+OLD_NS: Final = 90 * 86_400 * 10**9
+"""Kernels, firmware and neighbours change: after three months it is worth measuring again."""
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    ceilings: Ceilings
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+class Found(NamedTuple):
+    """What the cache holds for some conditions."""
+
+    ceilings: Ceilings | None
+    problem: str | None = None
+    """One sentence about a file that could not be used."""
+
+
+def folder() -> Path:
+    """Where ceilings are kept; it need not exist."""
+    return cache_folder() / "ceilings"
+
+
+def conditions(config: EngineConfig, *, library: str, threads: int, waiting: str) -> Conditions:
+    """What ceilings of this configuration depend on, on this machine.
+
+    `library` describes the inference library and its build, `threads` is the number really used and `waiting` says how
+    they wait. Raises `ModelFileError` when the model's file cannot be looked at.
+    """
+    path = Path(config.model)
+    try:
+        file = path.stat()
+    except OSError as error:
+        raise ModelFileError(f"{shown(path)} cannot be read: {error.strerror or error}.") from None
+    return Conditions(
+        machine=machine(),
+        library=library,
+        model=shown(path.name),
+        model_bytes=file.st_size,
+        model_mtime_ns=file.st_mtime_ns,
+        threads=threads,
+        kv_type_k=config.kv_type_k,
+        kv_type_v=config.kv_type_v,
+        flash_attention=config.flash_attention,
+        unified_kv=config.unified_kv,
+        swa_full=config.swa_full,
+        placement=placement(config),
+        waiting=waiting,
+    )
+
+
+def machine() -> str:
+    """Which machine this is: name, processor and usable cores."""
+    allowed, quota = host.allowed_cores(), cgroups.cpu_quota()
+    cores = os.cpu_count() if allowed is None else len(allowed)
+    limit = "" if quota is None else f", time of {quota:g}"
+    return f"{platform.node()}; {host.processor_name() or platform.machine()}; {cores} cores{limit}"
+
+
+def file_of(wanted: Conditions) -> Path:
+    """Where ceilings of these conditions are kept."""
+    digest = hashlib.sha256(msgspec.json.encode(wanted, order="sorted")).hexdigest()
+    return folder() / f"{digest[:24]}.json"
+
+
+def load(wanted: Conditions) -> Found:
+    """The ceilings measured under these conditions; a file that makes no sense is as good as none, and said so."""
+    found = _read(file_of(wanted))
+    if found.ceilings is not None and found.ceilings.conditions != wanted:
+        return Found(None)
+    return found
+
+
+def _read(path: Path) -> Found:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return Found(None)
+    except OSError as error:
+        return Found(None, f"The ceilings in {shown(path)} cannot be read: {error.strerror or error}.")
+    try:
+        if msgspec.json.decode(text, type=_Format).format != FORMAT:
+            return Found(None)
+        ceilings = msgspec.json.decode(text, type=_File).ceilings
+        datetime.fromisoformat(ceilings.measured)
+        return Found(ceilings)
+    except (msgspec.DecodeError, ValueError):
+        return Found(None, f"The file of measured ceilings {shown(path)} is damaged and is not used.")
+
+
+def store(new: Ceilings) -> bool:
+    """Keep ceilings for later; a file is replaced in one go.
+
+    Ceilings from a quiet machine are not replaced by those of a busy one: False. Raises `StackscopeError` when they
+    cannot be written.
+    """
+    known = load(new.conditions).ceilings
+    if known is not None and known.is_quiet and not new.is_quiet:
+        return False
+    path = file_of(new.conditions)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    text = msgspec.json.format(msgspec.json.encode(_File(format=FORMAT, ceilings=new)), indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise StackscopeError(
+            f"The ceilings cannot be kept in {shown(path.parent)}: {error.strerror or error}.",
+            remedy="Give another place with STACKSCOPE_CACHE.",
+        ) from None
+    return True
+
+
+def known() -> Iterator[Found]:
+    """Everything that is kept, in no order; damaged files with what is wrong."""
+    for path in sorted(folder().glob("*.json")):
+        found = _read(path)
+        if found != Found(None):
+            yield found
+
+
+def age_ns(ceilings: Ceilings, now: datetime) -> int:
+    """How long ago ceilings were measured; 0 for those of the future, where somebody set a clock."""
+    return max(0, round((now - datetime.fromisoformat(ceilings.measured)).total_seconds() * 1e9))
+
+
+def is_old(ceilings: Ceilings, now: datetime) -> bool:
+    """Whether it is time to measure again."""
+    return age_ns(ceilings, now) > OLD_NS
+
+
+def fitting(wanted: Conditions, *, draft: str | None) -> Found:
+    """As `load`, for a session with this draft model (the name of its file): what concerns another one is left out."""
+    found = load(wanted)
+    if found.ceilings is None or found.ceilings.draft == draft:
+        return found
+    return Found(
+        msgspec.structs.replace(found.ceilings, draft=None, draft_forwards=(), draft_fits_cache=None), found.problem
+    )
