@@ -36,6 +36,14 @@ PLAIN: Final[dict[str, Any]] = {
 
 METAVARS: Final = {int: "N", float: "X"}
 
+CALIBRATED: Final = frozenset(
+    {
+        "model", "draft", "context", "kv_type", "kv_type_k", "kv_type_v", "flash_attention", "unified_kv", "swa_full",
+        "threads", "gpu_layers", "main_gpu", "split_mode", "tensor_split", "config",
+    }
+)  # fmt: skip
+"""Options of a run that `calibrate` takes too."""
+
 app = typer.Typer(name="stackscope", **PLAIN)
 models_app = typer.Typer(name="models", **PLAIN)
 app.add_typer(models_app)
@@ -247,6 +255,42 @@ def replay(
         from stackscope.commands.replay import replay as play
 
         raise typer.Exit(play(recording))
+
+
+def calibrate(
+    full: bool = False, show: bool = False, json: bool = False, config: Path | None = None, **given: object
+) -> None:
+    """Measure what this machine does at most with a model: bandwidth, FLOP/s, and what forwards cost by their rows.
+
+    Takes 20 s, best on a machine that does nothing else. The result is kept, and shown by sessions with the same model,
+    threads and types.
+    """
+    with reporting():
+        from stackscope.config import resolve
+
+        engine = resolve(given, config=config).engine
+        from stackscope.commands.calibrate import calibrate as measure
+
+        raise typer.Exit(measure(engine, is_full=full, only_show=show, json=json))
+
+
+def calibrate_parameters() -> list[inspect.Parameter]:
+    """The options of `calibrate`: those of a run that change what a forward costs, and its own."""
+    own = {
+        "full": typer.Option(False, "--full", help="Measure for minutes: more row counts, deeper contexts."),
+        "show": typer.Option(False, "--show", help="Show what was measured before, and its age."),
+        "json": typer.Option(False, "--json", help="Print JSON for machines."),
+    }
+    switches = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)
+        for name, option in own.items()
+    ]
+    shared = [parameter for parameter in run_parameters() if parameter.name in CALIBRATED]
+    return [*shared, *switches]
+
+
+calibrate.__signature__ = inspect.Signature(calibrate_parameters())  # type: ignore[attr-defined]
+app.command()(calibrate)
 
 
 @models_app.callback(invoke_without_command=True)

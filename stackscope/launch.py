@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope import units
-from stackscope.errors import StackscopeError, ToggleRefusedError, WorkloadError
+from stackscope.errors import ModelFileError, StackscopeError, ToggleRefusedError, WorkloadError
 from stackscope.model.catalog import bundled_draft, bundled_target, resolve
 from stackscope.session.paths import destination
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stackscope.engine.process import EngineProcess
+    from stackscope.hardware.ceilings import Found
     from stackscope.options import OutputOptions
     from stackscope.records import Header, RequestRecord
     from stackscope.session.paths import Destination
@@ -56,14 +58,36 @@ def place_of_recording(
     )
 
 
-def header_of(process: EngineProcess, workload: WorkloadSpec, facts: WorkloadFacts) -> Header:
-    """The header of a session with an engine that is ready."""
+def header_of(
+    process: EngineProcess, workload: WorkloadSpec, facts: WorkloadFacts, *, notes: list[str] | None = None
+) -> Header:
+    """The header of a session with an engine that is ready; `notes` takes what the user should know about it."""
     # Imported late: a screen asks for models and places before it shows anything, and for this once it does.
     from stackscope.hardware.host import processor_name
     from stackscope.workload import check
 
     header = process.compose_header(host=platform.node(), device=processor_name() or platform.machine())
-    return msgspec.structs.replace(header, workload=check.header(workload, facts))
+    found = _ceilings_of(header)
+    if found.problem is not None and notes is not None:
+        notes.append(found.problem)
+    return msgspec.structs.replace(header, workload=check.header(workload, facts), ceilings=found.ceilings)
+
+
+def _ceilings_of(header: Header) -> Found:
+    """What this machine was measured to do at most with the header's models and configuration."""
+    from stackscope.engine import openmp
+    from stackscope.engine.process import child_environment
+    from stackscope.hardware import ceilings
+
+    config = header.config
+    if config is None or config.threads is None:
+        return ceilings.Found(None)
+    waiting = openmp.described(child_environment(os.environ, config.threads))
+    try:
+        wanted = ceilings.conditions(config, library=header.library or "", threads=config.threads, waiting=waiting)
+    except ModelFileError:  # It was deleted after it was loaded, which is no harm.
+        return ceilings.Found(None)
+    return ceilings.fitting(wanted, draft=None if config.draft_model is None else Path(config.draft_model).name)
 
 
 class Failures:

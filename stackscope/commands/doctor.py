@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -11,6 +13,7 @@ import msgspec
 from stackscope import __version__
 from stackscope.commands import examinations, gpu_examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library
+from stackscope.commands.examined_ceilings import of_ceilings
 from stackscope.errors import LibraryError, ModelFileError, StackscopeError
 from stackscope.hardware import host
 from stackscope.hardware.gpu_facts import GpuFacts
@@ -102,6 +105,9 @@ def _checks(
         yield Check(
             topic="Model", name="Model", holds=False, value=refusal.message, remedy=refusal.remedy, is_needed=True
         )
+    if summary is not None:
+        path = Path(summary.path)
+        yield from of_ceilings(path, facts, named=model, now=datetime.now().astimezone())
     yield from examinations.of_folders()
     yield from examinations.of_terminal()
     yield from examinations.of_packages()

@@ -87,7 +87,7 @@ class _Session:
         assert ready is not None
         if ready.note is not None:
             self._notes.append(ready.note)
-        header = header_of(process, self._options.workload, self._facts)
+        header = header_of(process, self._options.workload, self._facts, notes=self._notes)
         if self._destination is not None:
             self._recorder = open_recording(self._destination, header)
         self._summary.write(header)

@@ -127,6 +127,7 @@ class LiveView:
         points = self._bins.points(now_ns, is_idle=is_waiting)
         now = self._now(now_ns, idle_until_ns)
         events = self._events.newest()
+        limits = standing.limits
         state = self._state(is_waiting=is_waiting, is_settling=any(_is_settling(event) for event in events))
         return Snapshot(
             at_ns=now_ns,
@@ -155,6 +156,8 @@ class LiveView:
             events=events,
             hardware=self._hardware,
             verdict=self._verdict(state, now),
+            compute_ceiling=None if limits.compute is None else limits.compute.value,
+            bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
             ended=None if self._footer is None else self._footer.reason,
             log=tuple(self._log),
         )

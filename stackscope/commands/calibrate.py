@@ -1,0 +1,96 @@
+"""`stackscope calibrate`: measure what this machine does at most with a model, and keep it for the sessions to come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from stackscope.errors import UsageError
+from stackscope.experiments import protocol
+from stackscope.experiments.calibrate import calibrate as measure
+from stackscope.hardware import ceilings as cache
+from stackscope.launch import with_models
+from stackscope.report import ceilings as report
+from stackscope.report import output
+
+if TYPE_CHECKING:
+    from stackscope.records.ceilings import Ceilings
+    from stackscope.toggles import EngineConfig
+
+
+def calibrate(config: EngineConfig, *, is_full: bool = False, only_show: bool = False, json: bool = False) -> int:
+    """Measure, print and keep the ceilings of a configuration, or print what is kept. Raises `StackscopeError`."""
+    if is_full and only_show:
+        raise UsageError("--show measures nothing, and --full asks to.", remedy="Leave one out.")
+    config = with_models(config)
+    if only_show:
+        return _show_kept(config, json=json)
+    budget = protocol.FULL if is_full else protocol.QUICK
+    notes = [found.problem for found in cache.known() if found.problem is not None]
+    with _Progress(is_quiet=json) as progress:
+        ceilings = measure(config, budget, progress=progress.take)
+    if not cache.store(ceilings):
+        notes.append("Those from a quiet machine are kept, and these are not.")
+    _print(ceilings, notes, json=json)
+    return 0
+
+
+def _show_kept(config: EngineConfig, *, json: bool) -> int:
+    """Print the newest ceilings that are kept for the configuration."""
+    kept = [found.ceilings for found in cache.known() if found.ceilings is not None]
+    fitting = [each for each in kept if each.conditions.hold_for(config)]
+    if not fitting:
+        names = sorted({each.conditions.model for each in kept})
+        others = f" There are some for {', '.join(names)}." if names else ""
+        raise UsageError(
+            f"No ceilings of this configuration were measured.{others}", remedy="Measure them: stackscope calibrate"
+        )
+    newest = max(fitting, key=lambda each: datetime.fromisoformat(each.measured))
+    notes = [] if newest.conditions.machine == cache.machine() else ["they are of another machine"]
+    _print(newest, notes, json=json)
+    return 0
+
+
+def _print(ceilings: Ceilings, notes: list[str], *, json: bool) -> None:
+    if json:
+        document = {**msgspec.to_builtins(ceilings), "notes": notes}
+        output.write(msgspec.json.encode(document).decode() + "\n")
+        return
+    output.show(partial(report.shown, ceilings, now=datetime.now().astimezone(), notes=notes))
+
+
+class _Progress:
+    """A bar on stderr that is only there on a terminal."""
+
+    def __init__(self, *, is_quiet: bool) -> None:
+        console = Console(stderr=True)
+        self._bar = Bar(
+            SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=is_quiet or not console.is_terminal,
+            transient=True,
+            auto_refresh=False,  # What is measured should not have to share the cores with a spinner.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("loading", total=1.0)
+
+    def take(self, message: protocol.Progress) -> None:
+        """Show how far it is."""
+        self._bar.update(self._task, description=message.what, completed=message.fraction, refresh=True)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()

@@ -1,0 +1,139 @@
+"""The process that measures: the engine's own backend in the engine's own environment, but nobody's requests.
+
+Started by `experiments.calibrate`, with the task as a line on standard input and lines of findings on standard output;
+what native code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from contextlib import ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from stackscope.engine.abort import AbortFlag
+from stackscope.engine.backend import Backend
+from stackscope.engine.kernels import Device
+from stackscope.engine.llama import library_description, start_library, supports_offload
+from stackscope.engine.openmp import usable_cores
+from stackscope.engine.wire import failure_of
+from stackscope.engine.worker import EXIT_BUG, die_with
+from stackscope.errors import EngineError, StackscopeError
+from stackscope.experiments import protocol, stages
+from stackscope.experiments.assembly import weight_bytes
+from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards
+from stackscope.experiments.reading import Sets, products, reads
+from stackscope.model.spec import load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stackscope.records import ModelSummary
+
+PROGRESS_NS: Final = 250_000_000
+"""Whoever shows progress takes time from what is measured."""
+
+
+class Reporter:
+    """Says how far it is, no oftener than somebody looks."""
+
+    def __init__(self, say: Callable[[protocol.AnyMessage], None], budget: protocol.Budget) -> None:
+        self._say = say
+        self._total_ns = (budget.curves_s + budget.contexts_s + budget.rebuilds_s) * 1e9
+        self._begun_ns = time.monotonic_ns()
+        self._said_ns = 0
+
+    def __call__(self, what: str) -> None:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._said_ns >= PROGRESS_NS:
+            self._said_ns = now_ns
+            self._say(protocol.Progress(what=what, fraction=min(0.99, (now_ns - self._begun_ns) / self._total_ns)))
+
+
+def measure(task: protocol.Task, say: Callable[[protocol.AnyMessage], None]) -> protocol.Findings:
+    """Do what the task asks. Raises `StackscopeError` when the engine cannot be had at all."""
+    start_library()
+    backend = Backend(task.config, AbortFlag(), progress=lambda _path, _done: None)
+    threads, is_gpu = backend.size.threads, supports_offload() and task.config.gpu_layers != 0
+    report, sampler, log = Reporter(say, task.budget), Sampler(), stages.Log()
+    report("matrices")
+    with ExitStack() as opened:
+        measurements = chain(
+            _products(task, backend.spec, threads, is_gpu, opened, log),
+            () if backend.draft is None else draft_forwards(backend.draft),
+            forwards(backend.target, is_full=task.budget.is_full),
+        )
+        stages.curves(measurements, sampler, log, task.budget.curves_s, most=task.budget.most, progress=report)
+    if backend.trim_refusal is None:
+        stages.depths(backend.target, sampler, log, task.budget, report)
+    else:
+        log.unknown["context"] = log.unknown["hand-off"] = backend.trim_refusal
+    backend = stages.rebuilds(backend, sampler, log, task.budget, report)
+    return protocol.Findings(
+        library=library_description(),
+        threads=threads,
+        is_gpu=is_gpu,
+        model=backend.spec,
+        draft=backend.draft_spec,
+        series=log.series(),
+        unknown=log.unknown,
+    )
+
+
+def _products(
+    task: protocol.Task, model: ModelSummary, threads: int, is_gpu: bool, opened: ExitStack, log: stages.Log
+) -> Iterator[Measurement]:
+    """Products outside the model, as far as the library and the memory go along."""
+    cache_bytes = None if is_gpu else task.cache_bytes
+    sets = Sets.of(weight_bytes(model), cache_bytes=cache_bytes, most_bytes=task.memory_bytes)
+    if sets.memory_bytes is None:
+        log.unknown["reading memory"] = "there is not enough memory free to go beyond the cache"
+    try:
+        device = Device(threads=threads, is_gpu=is_gpu)
+        opened.callback(device.close)
+        for made in chain(reads(device, sets), products(device, load_spec(task.config.model), sets)):
+            opened.callback(made.close)
+            yield made
+    except EngineError as error:
+        log.unknown["matrices"] = error.message
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parent", type=int, help="process to die with")
+    args = parser.parse_args(argv)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide.
+    faulthandler.enable(all_threads=False)
+    if args.parent is not None:
+        die_with(args.parent)
+    usable_cores()  # Before the library binds this thread to one of them.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+
+    def say(message: protocol.AnyMessage) -> None:
+        answers.write(protocol.encode(message))
+        answers.flush()
+
+    status = EXIT_BUG
+    try:
+        say(measure(protocol.decode_task(sys.stdin.buffer.readline()), say))
+        status = 0
+    except StackscopeError as error:
+        say(protocol.Refused(failure=failure_of(error)))
+        status = error.exit_code
+    finally:
+        if status == EXIT_BUG:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # As the engine does: destructors of libraries with a GPU behind them are known to crash.
+
+
+if __name__ == "__main__":
+    main()

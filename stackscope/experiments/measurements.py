@@ -1,0 +1,156 @@
+"""What can be timed on an engine's own contexts: forwards of any shape, at any depth, and moving a sequence's state."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from stackscope.engine.llama import DecodeStatus
+from stackscope.errors import EngineError
+from stackscope.experiments.protocol import ROWS, Item
+from stackscope.experiments.samples import Sample
+from stackscope.hardware.quiet import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stackscope.engine.kernels import Products
+    from stackscope.engine.llama import Context
+
+BLOCK_NS: Final = 15_000_000
+"""A sample of something short is the median of as many runs as take this long."""
+
+MOST_RUNS: Final = 64
+
+DEAR_NS: Final = 250_000_000
+"""From here on even the first run counts: what it has to warm up is lost in it."""
+
+FIRST_TOKENS: Final = 16
+"""Token numbers below are often special. Which tokens are fed makes no difference to a forward's time."""
+
+
+LONGEST_DECODE: Final = 64
+"""Rows of a batch of decodes that a quick calibration goes up to."""
+
+DRAFT_ROWS: Final = (1, 2, 4, 8, 16)
+
+
+class Measurement(Protocol):
+    """Something that can be timed again and again."""
+
+    item: Item
+
+    def run(self) -> int:
+        """Do it once; how long it took, in nanoseconds."""
+
+
+class Sampler:
+    """Takes samples, and notes of each whether anything on the machine had to wait meanwhile."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self.now = clock
+        self._waiting = Waiting()
+
+    def first(self, run: Callable[[], int]) -> Sample:
+        """The first sample: a warm-up precedes it, unless that takes long enough to be the sample."""
+        self._waiting.begin()
+        cost_ns = run()
+        if cost_ns >= DEAR_NS:
+            return Sample(cost_ns, self._waiting.share())
+        return self.take(run, cost_ns)
+
+    def take(self, run: Callable[[], int], cost_ns: float) -> Sample:
+        """One sample of something that takes about `cost_ns`."""
+        n_runs = min(MOST_RUNS, max(1, round(BLOCK_NS / max(1.0, cost_ns))))
+        if n_runs > 1:
+            run()  # What ran before has filled the caches with its own.
+        self._waiting.begin()
+        taken = [run() for _ in range(n_runs)]
+        return Sample(float(np.median(taken)), self._waiting.share())
+
+
+class TimedProducts:
+    """Matrix products outside any model."""
+
+    def __init__(self, item: Item, products: Products) -> None:
+        self.item = item
+        self._products = products
+
+    def run(self) -> int:
+        return self._products.run()
+
+    def close(self) -> None:
+        self._products.close()
+
+
+class TimedForward:
+    """A forward of `rows` rows in empty contexts, spread evenly over sequences, that are emptied again."""
+
+    def __init__(self, item: Item, context: Context) -> None:
+        self.item = item
+        self._context = context
+
+    def run(self) -> int:
+        item, context = self.item, self._context
+        taken_ns = forward(context, item.rows, sequences=item.sequences, outputs=item.outputs)
+        for sequence in range(item.sequences):
+            context.remove(sequence, 0)
+        return taken_ns
+
+
+def forward(context: Context, rows: int, *, sequences: int = 1, outputs: int = 0, start: int = 0) -> int:
+    """Run a forward and time it, in nanoseconds; the last `outputs` rows have logits.
+
+    Each sequence gets the same number of rows, from position `start` on. Raises `EngineError` when it does not run.
+    """
+    batch, each = context.batch, rows // sequences
+    batch.token[:rows] = FIRST_TOKENS + np.arange(rows) % max(1, context.model.n_vocab - FIRST_TOKENS)
+    batch.position[:rows] = start + np.arange(rows) % each
+    batch.sequence[:rows] = np.arange(rows) // each
+    batch.output[:rows] = 0
+    batch.output[rows - outputs : rows] = 1
+    begun_ns = time.perf_counter_ns()
+    status = context.decode(rows)
+    taken_ns = time.perf_counter_ns() - begun_ns
+    if status != DecodeStatus.OK:
+        raise EngineError(f"A forward of {rows} rows did not run: the context has no room for it.")
+    return taken_ns
+
+
+def decode_item(context: Context, rows: int) -> Item | None:
+    """A forward as sequences that decode make it: rows over as many of them as divide it. `None`: it does not fit."""
+    size = context.size
+    if rows > size.n_outputs_max or rows > size.n_batch:
+        return None
+    sequences = max(n for n in range(1, size.slots_max + 1) if rows % n == 0)
+    return Item(kind="forward", rows=rows, sequences=sequences, outputs=rows)
+
+
+def prefill_item(context: Context, rows: int) -> Item | None:
+    """A forward as the end of a prompt makes it. `None`: it does not fit."""
+    size = context.size
+    return (
+        Item(kind="forward", rows=rows, sequences=1, outputs=1) if rows <= min(size.n_batch, size.n_ctx_seq) else None
+    )
+
+
+def forwards(context: Context, *, is_full: bool) -> Iterator[TimedForward]:
+    """The curve of forward time against rows, from the cheapest on.
+
+    As batches of decodes up to 64 rows, as prefills above that; all rows in both ways when `is_full`.
+    """
+    for rows in ROWS:
+        decode, prefill = decode_item(context, rows), prefill_item(context, rows)
+        wanted = [decode, prefill] if is_full and rows > 1 else [decode if rows <= LONGEST_DECODE else prefill]
+        for item in wanted:
+            if item is not None:
+                yield TimedForward(item, context)
+
+
+def draft_forwards(context: Context) -> Iterator[TimedForward]:
+    """The draft model's forwards: one row for each sequence."""
+    for rows in DRAFT_ROWS:
+        if rows <= context.size.slots_max:
+            yield TimedForward(Item(kind="draft", rows=rows, sequences=rows, outputs=rows), context)

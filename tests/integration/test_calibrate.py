@@ -1,0 +1,136 @@
+"""Calibration on the lab pair: complete, plausible, kept, and found again by a session; and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stackscope.engine.process import child_environment
+from stackscope.errors import EngineDiedError, ModelFileError
+from stackscope.experiments.calibrate import calibrate
+from stackscope.experiments.protocol import ROWS, Budget, Progress
+from stackscope.hardware import ceilings as cache
+from stackscope.launch import with_models
+from stackscope.session.reader import read_session
+from stackscope.toggles import EngineConfig
+from tests.integration.cli_support import ROOT, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stackscope.records.ceilings import Ceilings
+
+SHORT = Budget(curves_s=3.0, contexts_s=1.0, rebuilds_s=0.3, most=2)
+
+
+@pytest.fixture(scope="module")
+def found() -> Ceilings:
+    said: list[Progress] = []
+    measured = calibrate(with_models(EngineConfig()), SHORT, progress=said.append)
+    assert [message.fraction for message in said] == sorted(message.fraction for message in said)
+    assert said
+    return measured
+
+
+def disturbance(found: Ceilings) -> float:
+    """By how much beside others what takes longer than a time slice may seem slower than what does not."""
+    return 1.0 if found.is_quiet else 5.0
+
+
+@pytest.mark.engine
+def test_the_curve_is_complete_and_rises(found: Ceilings) -> None:
+    assert tuple(time.rows for time in found.forwards) == ROWS
+    assert all(time.outputs == (time.rows if time.rows <= 64 else 1) for time in found.forwards)
+    assert all(time.rows % time.sequences == 0 for time in found.forwards)
+    by_rows = {time.rows: time.ns.value for time in found.forwards}
+    # No absolute speeds: but 512 rows take longer than one, and less than one by one.
+    assert by_rows[1] < by_rows[512] < disturbance(found) * 512 * by_rows[1]
+
+
+@pytest.mark.engine
+def test_rates_are_plausible_against_each_other(found: Ceilings) -> None:
+    assert {read.place for read in found.reads} == {"memory", "cache"}
+    assert all(read.bytes_per_s.value > 0 for read in found.reads)
+    [kind] = found.types
+    assert kind.type == "f16"
+    assert kind.vector_flops_per_s is not None
+    assert kind.matrix_flops_per_s is not None
+    assert disturbance(found) * kind.matrix_flops_per_s.value > kind.vector_flops_per_s.value
+    assert found.compute is not None
+    assert found.bandwidth is not None
+    assert found.compute.value > 0
+    assert found.bandwidth.value >= max(read.bytes_per_s.value for read in found.reads)
+
+
+@pytest.mark.engine
+def test_everything_else_is_there_or_has_a_reason(found: Ceilings) -> None:
+    assert (found.fits_cache, found.draft_fits_cache) == (True, True)
+    assert [time.rows for time in found.draft_forwards] == [1, 2, 4, 8, 16]
+    assert found.draft == "lab-draft-f16.gguf"
+    assert found.contexts[0].cached == 0
+    assert len(found.contexts) > 1
+    assert (found.context_ns_per_token is None) == ("context" in found.unknown)
+    assert (found.fixed_ns is None) == ("fixed cost" in found.unknown)
+    assert found.rebuild_ns is not None
+    assert found.load_ns is not None
+    assert found.handoff is not None
+    assert found.handoff.tokens == found.contexts[-1].cached
+    assert found.foreign_share is not None
+    assert found.duration_ns > 0
+
+
+@pytest.mark.engine
+def test_a_session_with_the_same_models_and_threads_has_them(found: Ceilings, tmp_path: Path) -> None:
+    assert cache.store(found)
+    for arguments, ceilings in (((), found), (("--threads", "1"), None)):
+        recording = tmp_path / f"{len(arguments)}.jsonl.zst"
+        done = run("--requests", "1", "--max-tokens", "2", "--record", recording, *arguments)
+        assert done.returncode == 0, done.stderr
+        assert read_session(recording).header.ceilings == ceilings
+    cache.file_of(found.conditions).write_text("{")
+    done = run("--requests", "1", "--max-tokens", "2", "--no-record")
+    assert (done.returncode, "is damaged and is not used." in " ".join(done.stdout.split())) == (0, True)
+
+
+@pytest.mark.engine
+def test_what_is_kept_can_be_shown(found: Ceilings) -> None:
+    cache.store(found)
+    command = [sys.executable, "-m", "stackscope", "calibrate", "--show"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert shown.stdout.startswith("lab-target-f16.gguf")
+    printed = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(printed.stdout)["conditions"]["threads"] == found.conditions.threads
+    none = subprocess.run([*command, "--threads", "1"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert none.returncode == 2
+    assert "No ceilings of this configuration were measured. There are some for lab-target-f16.gguf." in none.stderr
+
+
+@pytest.mark.engine
+def test_a_model_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "no-model.gguf"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(ModelFileError):
+        calibrate(EngineConfig(model=str(path)), SHORT, progress=lambda _: None)
+
+
+def test_a_process_that_dies_is_told_with_its_last_words() -> None:
+    dying = ("-c", "import os, sys; print('the end', file=sys.stderr, flush=True); os.abort()")
+    with pytest.raises(EngineDiedError, match="SIGABRT") as failure:
+        calibrate(with_models(EngineConfig()), SHORT, progress=lambda _: None, worker=dying)
+    assert failure.value.last_lines == ("the end",)
+
+
+def test_the_threads_wait_as_those_of_the_engine() -> None:
+    names = ("GOMP_SPINCOUNT", "OMP_PROC_BIND", "OMP_PLACES", "GGML_NO_BACKTRACE")
+    telling = f"import os, sys; [print(os.environ.get(name), file=sys.stderr) for name in {names}]; sys.exit(3)"
+    config = with_models(EngineConfig())
+    with pytest.raises(EngineDiedError) as failure:
+        calibrate(config, SHORT, progress=lambda _: None, worker=("-c", telling))
+    wanted = child_environment(os.environ, config.threads)
+    assert failure.value.last_lines == tuple(str(wanted.get(name)) for name in names)
+    assert wanted["GGML_NO_BACKTRACE"] == "1"

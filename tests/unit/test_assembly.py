@@ -1,0 +1,173 @@
+"""From samples to ceilings, on a synthetic model whose bytes and FLOPs are counted on paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from stackscope.analysis.ledger import Ledger
+from stackscope.experiments import assembly
+from stackscope.experiments.protocol import Findings, Item, Series
+from stackscope.experiments.samples import Sample
+from stackscope.records import LayerSummary
+from stackscope.records.ceilings import ForwardTime, Measured
+from tests.analysis_builders import dense_model
+from tests.unit.ceilings_builders import conditions
+
+LAYER = LayerSummary(heads=4, kv_heads=2, key_length=64, value_length=64)
+MODEL = dense_model(layers=[LAYER, LAYER])
+MATRICES = 2 * (2 * (256 * (256 + 128 + 128) + 256 * 256) + 2 * 3 * 256 * 768 + 4096 * 256)
+"""Bytes of its matrices, F16, the tied head among them: 2 blocks of attention and feed-forward."""
+KV_ROW = 2 * 2 * (64 + 64) * 2
+"""KV bytes of one token over both layers: 2 layers × 2 KV heads × (64 + 64) × 2 B."""
+
+
+def series(kind: str, *ns: float, **item: Any) -> Series:
+    return Series(item=Item(kind=kind, **item), samples=tuple(map(Sample, ns)))  # type: ignore[arg-type]
+
+
+def findings(*found: Series, **changes: Any) -> Findings:
+    made = Findings(library="L", threads=2, is_gpu=False, model=MODEL, draft=None, series=found)
+    return msgspec.structs.replace(made, **changes)
+
+
+def occasion(**changes: Any) -> assembly.Occasion:
+    made = assembly.Occasion(
+        conditions=conditions(), measured="2026-10-01T12:00:00+00:00", stackscope="0", is_full=False, duration_ns=9,
+        foreign_share=0.0, is_quiet=True, cache_bytes=32 << 20, draft=None,
+    )  # fmt: skip
+    return made._replace(**changes)
+
+
+def test_matrices_are_counted_by_type() -> None:
+    assert assembly.matrix_bytes(MODEL) == {"F16": MATRICES}
+    assert assembly.weight_bytes(MODEL) == MATRICES + 4 * 256 * (2 * 2 + 1)  # and the norms, F32
+
+
+def test_rates_of_types_come_from_one_row_and_from_many() -> None:
+    found = assembly.types(
+        findings(
+            series("product", 1_000, 2_000, 3_000, type="f16", place="cache", rows=1, bytes=40_000, flops=40_000),
+            series("product", 50_000, type="f16", place="cache", rows=512, bytes=40_000, flops=5_000_000),
+            series("product", 10_000, type="q4_K", place="cache", rows=512, bytes=9, flops=2_000_000),
+        )
+    )
+    assert [kind.type for kind in found] == ["f16", "q4_K"]
+    first, second = found
+    assert first.vector_bytes_per_s is not None
+    assert first.vector_bytes_per_s.value == pytest.approx(20e9)
+    assert first.matrix_flops_per_s is not None
+    assert first.matrix_flops_per_s.value == pytest.approx(100e9)
+    assert (first.matrix_rows, first.place) == (512, "cache")
+    assert second.vector_bytes_per_s is None
+
+
+def test_what_matrices_leave_of_a_forward_is_fixed() -> None:
+    kinds = assembly.types(
+        findings(series("product", 1_000, type="F16", rows=1, bytes=20_000, flops=1))  # 20 B/ns
+    )
+    times = assembly.forwards(findings(series("forward", 700_000, rows=1, sequences=1, outputs=1)), "forward")
+    assert assembly.fixed(times, kinds, MODEL) == pytest.approx(700_000 - MATRICES / 20)
+    fast = assembly.forwards(findings(series("forward", 1_000, rows=1, sequences=1, outputs=1)), "forward")
+    assert assembly.fixed(fast, kinds, MODEL) is None
+    assert assembly.fixed(times, (), MODEL) is None
+    assert assembly.fixed((), kinds, MODEL) is None
+
+
+def test_a_cached_token_costs_what_the_slope_says() -> None:
+    # 3 ns per cached token on top of 500 µs; the second round is slower by a fifth.
+    depths = [
+        series("context", 500_000 + 3 * cached, 600_000 + 3.6 * cached, rows=1, sequences=1, outputs=1, cached=cached)
+        for cached in (0, 512, 1024)
+    ]
+    depth = assembly.cost_of_depth(findings(*depths), Ledger(MODEL))
+    assert depth.ns_per_token is not None
+    assert depth.read_bytes_per_s is not None
+    assert depth.ns_per_token.value == pytest.approx(3.3)
+    assert depth.read_bytes_per_s.value == pytest.approx(KV_ROW * (1 / 3 + 1 / 3.6) / 2 * 1e9)
+    assert depth.why_not is None
+
+
+def test_windows_end_the_slope_where_the_ledger_says() -> None:
+    windowed = LayerSummary(heads=4, kv_heads=2, key_length=64, value_length=64, window=512)
+    ledger = Ledger(dense_model(layers=[LAYER, windowed]))
+    # Each token of either layer costs 2 ns: beyond the window, only the first layer's.
+    depths = [
+        series("context", 2 * (cached + 1) + 2 * min(cached + 1, 512), rows=1, sequences=1, outputs=1, cached=cached)
+        for cached in (0, 256, 1024)
+    ]
+    depth = assembly.cost_of_depth(findings(*depths), ledger)
+    assert depth.ns_per_token is not None
+    assert depth.ns_per_token.value == pytest.approx(2)
+
+
+def test_a_slope_that_cannot_be_told_has_a_reason() -> None:
+    none = assembly.cost_of_depth(findings(series("context", 5, rows=1, sequences=1, outputs=1)), Ledger(MODEL))
+    assert none == assembly.Depth(why_not="the context holds too few tokens to see what they cost")
+    falling = [series("context", 900 - cached, rows=1, sequences=1, outputs=1, cached=cached) for cached in (0, 512)]
+    found = assembly.cost_of_depth(findings(*falling), Ledger(MODEL))
+    assert found == assembly.Depth(why_not="what cached tokens cost is lost in the noise")
+
+
+def test_the_ceilings_are_the_most_that_was_reached() -> None:
+    ledger = Ledger(MODEL)
+    times = assembly.forwards(
+        findings(
+            series("forward", 500_000, rows=1, sequences=1, outputs=1),
+            series("forward", 2_000_000, rows=8, sequences=8, outputs=8),
+            series("forward", 30_000_000, rows=512, sequences=1, outputs=1),
+        ),
+        "forward",
+    )
+    one, many = (ledger.account_draft([assembly._shape(time)]) for time in (times[0], times[2]))
+    compute = assembly.compute(times, ledger)
+    assert compute is not None
+    assert (compute.kind, compute.rows) == ("forward", 512)
+    assert compute.value == pytest.approx(many.flops.total / 30e-3)
+    slow, fast = (
+        assembly.reads(findings(series("read", ns, place=place, bytes=1_000_000, rows=1)))
+        for place, ns in (("memory", 100_000), ("cache", 10_000))
+    )
+    # Forwards read faster than memory gives: then they are the ceiling.
+    bandwidth = assembly.bandwidth(times, ledger, slow, fits_cache=False)
+    assert bandwidth is not None
+    assert (bandwidth.kind, bandwidth.rows) == ("forward", 1)
+    assert bandwidth.value == pytest.approx(one.total_bytes / 500e-6)
+    # What the cache gives counts for a model that stays in it.
+    assert assembly.bandwidth(times, ledger, [*slow, *fast], fits_cache=False) == bandwidth
+    cached = assembly.bandwidth(times, ledger, [*slow, *fast], fits_cache=True)
+    assert cached is not None
+    assert cached.kind == "cache"
+    assert cached.value == pytest.approx(100e9)
+    assert assembly.compute((), ledger) is None
+
+
+def test_everything_has_its_place_or_its_reason() -> None:
+    found = assembly.assemble(
+        findings(
+            series("forward", 700_000, rows=1, sequences=1, outputs=1),
+            series("draft", 90_000, rows=1, sequences=1, outputs=1),
+            series("save", 1_000, cached=512, bytes=6_000), series("load state", 2_000, cached=512, bytes=6_000),
+            series("rebuild", 5, 7, 9), series("load", 40),
+            unknown={"forward of 512, one output": "it would have taken about 9 s, too long"},
+        ),
+        occasion(),
+    )  # fmt: skip
+    assert found.forwards == (ForwardTime(rows=1, sequences=1, outputs=1, ns=Measured(value=700_000)),)
+    assert [time.ns.value for time in found.draft_forwards] == [90_000]
+    assert found.rebuild_ns == Measured(value=7, spread=2 / 7, n=3)
+    assert found.load_ns == Measured(value=40)
+    assert found.handoff is not None
+    assert found.handoff.bytes_per_s == pytest.approx(2e9)
+    assert found.fits_cache is True
+    assert found.unknown.keys() == {"forward of 512, one output", "context", "fixed cost"}
+    assert found.reads == ()
+
+
+def test_a_gpus_memory_is_not_the_processors_cache() -> None:
+    found = assembly.assemble(findings(is_gpu=True), occasion())
+    assert (found.cache_bytes, found.fits_cache) == (None, None)
+    found = assembly.assemble(findings(draft=MODEL), occasion(cache_bytes=1 << 20))
+    assert (found.fits_cache, found.draft_fits_cache) == (False, False)
