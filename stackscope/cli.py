@@ -246,15 +246,31 @@ run.__signature__ = inspect.Signature(run_parameters())  # type: ignore[attr-def
 app.command()(run)
 
 
-@app.command()
-def replay(
-    recording: Annotated[Path, typer.Argument(help="A recording, as `run` and `live` make them.", metavar="FILE")],
-) -> None:
+def replay(recording: Path, config: Path | None = None, **given: object) -> None:
     """Play a recording on the live screen; without a terminal, print its summary."""
     with reporting():
+        from stackscope.config import resolve
+
+        options = resolve(given, config=config)
         from stackscope.commands.replay import replay as play
 
-        raise typer.Exit(play(recording))
+        raise typer.Exit(play(recording, options))
+
+
+def replay_parameters() -> list[inspect.Parameter]:
+    """The options of `replay`: those of a run that are about what is shown of it."""
+    recording = inspect.Parameter(
+        "recording",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=typer.Argument(..., help="A recording, as `run` and `live` make them.", metavar="FILE"),
+        annotation=Path,
+    )
+    shown = {option.name for option in OPTIONS if option.targets[0].partition(".")[0] in ("limits", "screen")}
+    return [recording, *(parameter for parameter in run_parameters() if parameter.name in shown | {"config"})]
+
+
+replay.__signature__ = inspect.Signature(replay_parameters())  # type: ignore[attr-defined]
+app.command()(replay)
 
 
 def calibrate(

@@ -12,20 +12,21 @@ from stackscope.tui.terminal import why_no_screen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stackscope.config import RunOptions
 
-def replay(path: Path) -> int:
+
+def replay(path: Path, options: RunOptions) -> int:
     """Play a recording; the exit status. Raises `SessionFileError`."""
     if why_no_screen(os.environ, sys.stdin, sys.stdout) is not None:
-        return _summarise(path)
+        return _summarise(path, options)
     from stackscope.commands.screen import make_app, show
-    from stackscope.config import resolve
     from stackscope.tui.player import Player
 
     player = Player(path)
-    return show(make_app(player, resolve({}), playback=player))
+    return show(make_app(player, options, playback=player))
 
 
-def _summarise(path: Path) -> int:
+def _summarise(path: Path, options: RunOptions) -> int:
     """Print what `run` printed at the end of it."""
     from stackscope.analysis.summary import RunSummary
     from stackscope.report import output
@@ -33,7 +34,7 @@ def _summarise(path: Path) -> int:
     from stackscope.session.reader import SessionReader
 
     reader = SessionReader(path)
-    run = RunSummary()
+    run = RunSummary(limits=options.limits.service)
     for record in reader:
         run.write(record)
     report = RunReport(

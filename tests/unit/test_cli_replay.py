@@ -1,0 +1,61 @@
+"""`stackscope replay` without a terminal: its options, and what a recording comes to by them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from stackscope.cli import app
+from stackscope.session.format import encode_all
+from stackscope.session.writer import SessionWriter
+from tests.unit.report_sessions import header, request, steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    path = tmp_path / "a.jsonl.zst"
+    with SessionWriter(path, header()) as writer:
+        writer.write_line(encode_all([*steps(20), request(0), request(1)]))
+    return path
+
+
+def replayed(path: Path, *options: str, **environment: str) -> tuple[int, str]:
+    """(exit code, all that was printed)"""
+    result = CliRunner().invoke(app, ["replay", str(path), *options], env=environment)
+    return result.exit_code, result.output
+
+
+def test_limits_are_applied_to_what_was_recorded(recording: Path) -> None:
+    assert "in time" not in replayed(recording)[1]
+    code, out = replayed(recording, "--ttft-limit", "100")
+    assert code == 0
+    assert "in time       100 % within a TTFT of 100 ms" in out
+    assert "in time       0 % within a TTFT of 100 ms and a TPOT of 1 ms" in replayed(
+        recording, "--ttft-limit=100", STACKSCOPE_TPOT_LIMIT="1"
+    )[1]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--refresh", "20"), "stackscope: --refresh must be a number from 0.1 to 10, not '20'."),
+        (("--ttft-limit", "0"), "stackscope: --ttft-limit must be a number above 0, not '0'."),
+        (("--theme", "pink"), "Invalid value for '--theme'"),
+        (("--slots", "4"), "No such option"),
+    ],
+)
+def test_a_mistake_is_named(recording: Path, options: tuple[str, ...], message: str) -> None:
+    code, out = replayed(recording, *options)
+    assert code == 2
+    assert message in out
+
+
+def test_the_settings_file_counts(recording: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "mine.toml"
+    settings.write_text("[limits]\nttft_ms = 1\n[screen]\ntheme = 'light'\n[keys]\nmark = 'M'\n")
+    assert "in time       0 % within a TTFT of 1 ms" in replayed(recording, "--config", str(settings))[1]
