@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 LOADING_S: Final = 0.1
 """How often to look how far the engine has got in loading."""
 
+STOP_S: Final = 1.2
+"""How long the engine may take to end on leaving; it promises to take less than one second."""
+STOP_LOADING_S: Final = 0.3
+
 STILL_LOADING: Final = "The engine is still loading."
 NOT_RUNNING: Final = "The engine does not run."
 
@@ -127,7 +131,8 @@ class Runner:
 
     def close(self) -> None:
         if self._process is not None:
-            self._process.stop()
+            # An engine that has not begun has nothing to say and nothing to lose.
+            self._process.stop(STOP_S if self._is_begun else STOP_LOADING_S)
 
     @property
     def outcome(self) -> StackscopeError | None:
