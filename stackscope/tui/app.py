@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.app import App
 from textual.message import Message
 from textual.theme import Theme
+from textual.worker import get_current_worker
 
 from stackscope.analysis.live.snapshot import Snapshot
 from stackscope.tui import theme
@@ -17,6 +19,7 @@ from stackscope.tui.bindings import Keymap, bindings
 from stackscope.tui.control import SPEEDS
 from stackscope.tui.feed import Feed, Frame
 from stackscope.tui.look import UNICODE, Look
+from stackscope.tui.modes import OTHERS, commands
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.source import Status
@@ -24,15 +27,20 @@ from stackscope.tui.toggling import Said, Toggling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from textual.binding import BindingType
+    from textual.command import Provider
     from textual.screen import Screen
 
     from stackscope.errors import StackscopeError
+    from stackscope.tui.bindings import Scope
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
     from stackscope.tui.governor import Governor
     from stackscope.tui.pane import Pane
+    from stackscope.tui.screens.sessions import SessionsScreen
+    from stackscope.tui.situation import Variant
     from stackscope.tui.source import Source
 
 NOTICE_S: Final = 6.0
@@ -46,21 +54,17 @@ def new_view() -> View:
     return LiveView()
 
 
-def _steps_screen() -> Screen[Any]:
-    from stackscope.tui.screens.steps import StepsScreen
-
-    return StepsScreen()
-
-
 class StackscopeApp(App[None]):
     """The screen around a source and its control."""
 
     TITLE = "stackscope"
     CSS = """
     Screen { background: $background; color: $foreground; overflow: hidden; }
+    CommandPalette SearchIcon { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen, "steps": _steps_screen}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen, **OTHERS}
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {commands}
     DEFAULT_MODE = "live"
 
     class Fed(Message):
@@ -101,6 +105,10 @@ class StackscopeApp(App[None]):
         """What ended the screen that should not have. `None`: nothing."""
         self.is_interrupted = False
         """It was left by Ctrl-C."""
+        self.wanted: Path | None = None
+        """The recording that is to be played next: it was left for that."""
+        self._has_looked = False
+        """Somebody has looked for other weights of the same model, or does so now."""
         self._told_failure: StackscopeError | None = None
         self._is_end_wanted = False
         self._events: asyncio.AbstractEventLoop | None = None
@@ -178,6 +186,8 @@ class StackscopeApp(App[None]):
         """Show a frame."""
         self.frame = frame
         self.toggling.see(frame.snapshot)
+        if not self._has_looked:
+            self._look_for_variants()
         for notice in frame.status.notices:
             self.tell(notice, is_warning=True)
         for screen in self.screen_stack:
@@ -188,6 +198,25 @@ class StackscopeApp(App[None]):
             self._told_failure = failure
             if failure is not None:
                 self._tell_failure(failure)
+
+    def _look_for_variants(self) -> None:
+        """See by a thread, as it reads files, which other weights of the same model there are."""
+        config = self.frame.snapshot.config
+        if config is not None and self.control.is_live and self.frame.snapshot.n_steps > 0:
+            self._has_looked = True
+            self.run_worker(partial(self._read_variants, config.model), thread=True, exclusive=True, group="variants")
+
+    def _read_variants(self, model: str) -> None:
+        from stackscope.tui.variants import find_variants
+
+        worker = get_current_worker()
+        found = find_variants(model, lambda: not worker.is_cancelled)
+        if not worker.is_cancelled:
+            self.call_later(self._take_variants, found)
+
+    def _take_variants(self, found: tuple[Variant, ...]) -> None:
+        self.toggling.variants = found
+        self.toggling.see(self.frame.snapshot)
 
     def _tell_failure(self, failure: StackscopeError) -> None:
         from stackscope.tui.screens.dialogs import EngineEnded
@@ -216,10 +245,15 @@ class StackscopeApp(App[None]):
         """Go to the next value of a toggle, or the one before."""
         self._say_of_toggle(self.toggling.press(toggle, 1 if direction > 0 else -1))
 
+    def choose_toggle(self, toggle: str, label: str) -> None:
+        """Choose a value of a toggle."""
+        self._say_of_toggle(self.toggling.choose(toggle, label))
+
     def open_toggles(self) -> None:
         """Show all toggles with all their values."""
         from stackscope.tui.screens.toggle_menu import ToggleMenu
 
+        self._look_for_variants()
         self.push_screen(ToggleMenu(self.toggling, lambda: self.frame.snapshot, self.keys, self._say_of_toggle))
 
     def _say_of_toggle(self, said: Said | None) -> None:
@@ -285,8 +319,32 @@ class StackscopeApp(App[None]):
 
     def explain_pane(self, pane: Pane) -> None:
         """Say what the numbers of a pane mean."""
-        text = f"{pane.help.meaning}\n\n{pane.help.formula}\n\n{pane.help.moves}"
-        self.notify(text, title=pane.title, timeout=30, markup=False)
+        from stackscope.tui.screens.help import PaneHelpScreen
+
+        self.push_screen(PaneHelpScreen(pane.title, pane.help))
+
+    def action_help(self) -> None:
+        """Show all keys, and what each pane means."""
+        from stackscope.tui.panes import PANES
+        from stackscope.tui.screens.help import HelpScreen
+
+        scopes: dict[str, tuple[Scope, ...]] = {"live": ("live",), "steps": ("steps",), "sessions": ("sessions",)}
+        self.push_screen(HelpScreen(tuple(PANES.values()), first=scopes.get(self.current_mode, ())))
+
+    def on_sessions_screen_opened(self, event: SessionsScreen.Opened) -> None:
+        """Play a recording instead of what is shown; an engine that runs ends with that."""
+        from stackscope.tui.screens.dialogs import Question
+
+        def leave(is_sure: bool | None = True) -> None:
+            if is_sure:
+                self.wanted = event.path
+                self.feed.stop()
+                self.exit()
+
+        if self.control.is_live and not self.frame.status.is_over:
+            self.push_screen(Question("Opening a recording ends this run.", yes="open it", no="stay"), leave)
+        else:
+            leave()
 
     def action_show(self, mode: str) -> None:
         """Go to another screen."""

@@ -14,7 +14,7 @@ from stackscope.tui.situation import Variant
 from stackscope.tui.toggle_values import weights_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 Shape: TypeAlias = tuple[str, int, tuple[tuple[str, object], ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Architecture, length of the vocabulary, hyperparameters, and the shape of every tensor of the layers."""
@@ -23,10 +23,11 @@ MOST_SIBLINGS: Final = 64
 """Files beside the model that are looked at: a folder of thousands is an archive."""
 
 
-def find_variants(model: Path | str) -> tuple[Variant, ...]:
+def find_variants(model: Path | str, is_wanted: Callable[[], bool] = lambda: True) -> tuple[Variant, ...]:
     """Variants of a model, itself among them, the largest first. Reads headers: 0.1 s each with a large vocabulary.
 
-    A file that cannot be read, or that is no model, is none. Empty when the model itself is not.
+    A file that cannot be read, or that is no model, is none. Empty when the model itself is not. `is_wanted` is asked
+    before each file, and ends it.
     """
     own = Path(model)
     try:
@@ -35,6 +36,8 @@ def find_variants(model: Path | str) -> tuple[Variant, ...]:
         return ()
     headers = []
     for path in _candidates(own):
+        if not is_wanted():
+            break
         try:
             header = read_header(path)
         except ModelFileError:

@@ -99,3 +99,31 @@ class EngineEnded(ModalScreen[bool]):
     async def action_quit_all(self) -> None:
         """Leave the program."""
         await self.app.action_quit()
+
+
+class Question(ModalScreen[bool]):
+    """Asks whether something is meant. Enter and escape are not yes: they come too easily."""
+
+    CSS = _CSS.format(name="Question")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("escape,n,q", "answer(False)", show=False),
+    ]
+
+    def __init__(self, title: str, *details: str, yes: str, no: str) -> None:
+        """`yes` and `no` say what each answer does."""
+        super().__init__()
+        self._title = title
+        self._details = details
+        self._keys = f"y  {yes}     esc  {no}"
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title, classes="title", markup=False)
+            for text in self._details:
+                yield Static(text, markup=False)
+            yield Static(self._keys, classes="keys", markup=False)
+
+    def action_answer(self, is_sure: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(is_sure)

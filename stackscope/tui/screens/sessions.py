@@ -240,7 +240,7 @@ class SessionsScreen(FrameScreen):
 
     def action_delete(self) -> None:
         """Ask whether the selected recording is to go for good."""
-        from stackscope.tui.screens.session_dialogs import ConfirmDeletion
+        from stackscope.tui.screens.dialogs import Question
 
         entry = self.selected
         if entry is None:
@@ -250,7 +250,14 @@ class SessionsScreen(FrameScreen):
         elif entry.is_shipped:
             self.owner.tell("This recording comes with Stackscope and stays.", is_warning=True)
         else:
-            self.app.push_screen(ConfirmDeletion(entry), lambda is_sure: self._delete(entry) if is_sure else None)
+            question = Question(
+                "Delete this recording?",
+                printable(str(entry.path)),
+                f"Its {units.data_size(entry.bytes)} cannot be brought back.",
+                yes="delete it",
+                no="keep it",
+            )
+            self.app.push_screen(question, lambda is_sure: self._delete(entry) if is_sure else None)
 
     def _delete(self, entry: Entry) -> None:
         if self._is_written(entry):  # begun while the question stood
