@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from stackscope.commands.interrupts import Interrupts
+from stackscope.engine.openmp import usable_cores
 from stackscope.tui.app import StackscopeApp
 from stackscope.tui.bindings import keymap
 from stackscope.tui.driver import TerminalDriver
@@ -16,6 +17,8 @@ from stackscope.tui.governor import Governor
 from stackscope.tui.terminal import kind_of, kinds_of, look_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stackscope.config import RunOptions
     from stackscope.tui.control import Playback
     from stackscope.tui.feed import View
@@ -48,10 +51,29 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
         keys=keymap(options.keys),
         make_view=make_view,
         governor=Governor(least_s=1 / screen.refresh_hz),
+        cores=None if playback is not None else usable_cores(),
         driver_class=TerminalDriver,
     )
     source.wake = app.feed.wake
     return app
+
+
+def play(path: Path) -> StackscopeApp:
+    """The application around a recording. Raises `SessionFileError`."""
+    from stackscope.config import resolve
+    from stackscope.tui.player import Player
+
+    player = Player(path)
+    return make_app(player, resolve({}), playback=player)
+
+
+def show_on(app: StackscopeApp) -> int:
+    """Show an application, and then each recording that is opened on it; the exit status of the last."""
+    status = show(app)
+    while app.wanted is not None:
+        app = play(app.wanted)
+        status = show(app)
+    return status
 
 
 def show(app: StackscopeApp) -> int:
