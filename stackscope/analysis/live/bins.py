@@ -49,7 +49,7 @@ class Bin:
         self.level: list[tuple[float, ...]] = []
         """Rows that sum to what its time was spent on. Empty once it is closed."""
         self.row: tuple[float, ...] = ()
-        """Of `sums`, once it is closed."""
+        """Of `sums`, as of when it was closed or last changed after that."""
         self.point: Point | None = None
         """Once it is closed."""
 
@@ -162,12 +162,18 @@ class Bins:
                 j += 1
             i = j
 
-    def complete(self) -> None:
-        """A request was completed."""
-        if self.open is None:
+    def complete(self, at_ns: int) -> None:
+        """A request was completed, at a time that steps cover."""
+        current = self.open
+        if current is None:
             self._n_completed += 1
-        else:
-            self.open.sums.completed += 1
+            return
+        place = _index_of_end(at_ns) - current.index + len(self.closed)
+        if 0 <= place < len(self.closed):
+            current = self.closed[place]
+            self._minute = None
+        current.sums.completed += 1
+        current.row = current.sums.row
 
     def window(self, n_bins: int, *, idle_until_ns: int | None = None) -> tuple[Sums, Table]:
         """Sums over the open bin and `n_bins` before it, and their verifications.
@@ -267,6 +273,8 @@ class Bins:
             spent_ns = current.overlap_ns(step.start_ns, end_ns)
             if spent_ns > 0:
                 current.level.append(tuple([x * spent_ns / duration_ns for x in row]))
+        if duration_ns == 0:
+            current.level.append(row)
         current.take(some)
         self.previous = (step.n, end_ns)
         some.sums.idle_ns += idle_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from stackscope.analysis.live.snapshot import RequestView
@@ -10,7 +11,6 @@ from stackscope.analysis.metrics.speculation import committed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stackscope.analysis.live.latencies import Gaps
     from stackscope.records import FinishReason, RequestRecord, SlotWork, StepRecord
 
 SHOWN_AFTER_NS: Final = 2_000_000_000
@@ -78,10 +78,10 @@ class InFlight:
         """Requests that have been in a slot and have not finished."""
         return sum([flight.finished is None for flight in self._flights.values()])
 
-    def add(self, steps: Sequence[StepRecord], ends: Sequence[int], gaps: Gaps) -> None:
-        """Take consecutive steps and when they ended; `gaps` gets the time between two emissions of a request."""
+    def add(self, steps: Sequence[StepRecord], ends: Sequence[int]) -> array[float]:
+        """Take consecutive steps and when they ended; nanoseconds between two emissions of the same request."""
+        gaps = array("d")
         flights = self._flights
-        gap_ends, gap_times = gaps.ends, gaps.times
         last_n = self._last_n
         for step, end_ns in zip(steps, ends, strict=True):
             before, last_n = last_n, step.n
@@ -94,16 +94,16 @@ class InFlight:
                 flight.work = work
                 if emitted := work.emitted:
                     flight.output_tokens += emitted
-                    if flight.emitted_ns is not None:
-                        gap_ends.append(end_ns)
-                        gap_times.append(end_ns - flight.emitted_ns)
+                    if (emitted_ns := flight.emitted_ns) is not None:
+                        gaps.append(end_ns - emitted_ns)
                     flight.emitted_ns = end_ns
                 if drafted := work.drafted:
                     flight.drafted += drafted
                     flight.accepted += committed((drafted, work.accepted, emitted))
-                elif work.outputs and work.phase == "prefill" and flight.prompt_tokens is None:
-                    flight.prompt_tokens = None if flight.is_partial else work.cached + work.new
+                elif flight.prompt_tokens is None and work.outputs and not flight.is_partial:
+                    flight.prompt_tokens = work.cached + work.new
         self._last_n = last_n
+        return gaps
 
     def finish(self, request: RequestRecord) -> None:
         """Take the record of a request, which knows all of it."""

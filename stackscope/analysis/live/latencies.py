@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from stackscope.analysis.distribution import Spread, spread_of
 from stackscope.analysis.live.snapshot import Latency
@@ -14,6 +13,8 @@ from stackscope.analysis.metrics.latency import TPOT, TTFT, EndToEnd, keeps
 from stackscope.analysis.totals import COMPLETED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stackscope.analysis.metrics.base import ServiceLimits
     from stackscope.records import RequestRecord
 
@@ -22,88 +23,94 @@ GAPS_NS: Final = 10_000_000_000
 """How far back gaps go."""
 FRESH_NS: Final = 1_000_000_000
 """How long a distribution stays as it was computed."""
-MOST_REQUESTS: Final = 16_384
-MOST_GAPS: Final = 65_536
-"""Of the newest, those that are kept and looked at."""
+MOST_VALUES: Final = 65_536
+"""Newest values of a distribution that are looked at."""
 _E2E: Final = EndToEnd()
 
 
-class Gaps:
-    """When a request emitted again, and how long after the last time."""
+class Recent:
+    """Values and when they came, the oldest forgotten. Bounded memory."""
 
     def __init__(self) -> None:
-        self.ends = array("d")
-        self.times = array("d")
+        self._values = array("d")
+        self._batches: deque[tuple[int, int]] = deque()
+        """When they came, and how many, for each batch of values."""
+
+    def add(self, at_ns: int, values: Iterable[float]) -> None:
+        """Take values that came at one time, later than all before."""
+        n_before = len(self._values)
+        self._values.extend(values)
+        n = len(self._values) - n_before
+        if n > 0:
+            self._batches.append((at_ns, n))
+        if len(self._values) > 2 * MOST_VALUES:
+            self._forget(None)
 
     def since(self, from_ns: int) -> array[float]:
-        """The gaps that ended later. Earlier ones are forgotten."""
-        self._drop(max(bisect_right(self.ends, from_ns), len(self.ends) - MOST_GAPS))
-        return self.times
+        """The values that came later, to be looked at before the next come. Earlier ones are forgotten."""
+        self._forget(from_ns)
+        return self._values
 
-    def trim(self) -> None:
-        """Keep the newest only."""
-        self._drop(len(self.ends) - MOST_GAPS)
-
-    def _drop(self, n: int) -> None:
-        del self.ends[:n], self.times[:n]
-
-
-class _Request(NamedTuple):
-    """What one completed request adds."""
-
-    finished_ns: int
-    ttft: tuple[float, ...]
-    tpot: tuple[float, ...]
-    e2e: tuple[float, ...]
-    is_good: bool
+    def _forget(self, until_ns: int | None) -> None:
+        batches, n_old, n = self._batches, 0, len(self._values)
+        while batches and (n - n_old > MOST_VALUES or (until_ns is not None and batches[0][0] <= until_ns)):
+            n_old += batches.popleft()[1]
+        del self._values[:n_old]
 
 
 class Latencies:
-    """Keeps the requests of the last minute. Bounded memory."""
+    """Keeps the latencies of the last minute. Bounded memory."""
 
     def __init__(self, limits: ServiceLimits) -> None:
-        self.gaps = Gaps()
         self._limits = limits
-        self._requests: deque[_Request] = deque(maxlen=MOST_REQUESTS)
+        self._gaps, self._ttft, self._tpot, self._e2e, self._good = Recent(), Recent(), Recent(), Recent(), Recent()
         self._shown: tuple[int, Latency] | None = None
         """What was last computed, and when."""
+        self._asked_ns: int | None = None
+        """When it was last asked for."""
+        self._is_stale = False
+        """Something came since it was computed."""
+
+    def add_gaps(self, until_ns: int, gaps: Iterable[float]) -> None:
+        """Take nanoseconds between two emissions of the same request, of steps up to `until_ns`."""
+        self._gaps.add(until_ns, gaps)
+        self._is_stale = True
 
     def add(self, request: RequestRecord) -> bool:
         """Take a finished request; whether it counts: one that was cancelled or failed has no latency."""
         if request.finish_reason not in COMPLETED:
             return False
-        self._requests.append(
-            _Request(
-                request.finished_ns,
-                TTFT.values(request),
-                TPOT.values(request),
-                _E2E.values(request),
-                keeps(request, self._limits),
-            )
-        )
+        at_ns = request.finished_ns
+        self._ttft.add(at_ns, TTFT.values(request))
+        self._tpot.add(at_ns, TPOT.values(request))
+        self._e2e.add(at_ns, _E2E.values(request))
+        if self._limits.is_given:
+            self._good.add(at_ns, (keeps(request, self._limits),))
+        self._is_stale = True
         return True
 
     def latency(self, now_ns: int, *, gaps_ns: int = GAPS_NS, is_complete: bool) -> Latency:
-        """The distributions now, or as they were less than a second ago."""
-        if self._shown is not None and 0 <= now_ns - self._shown[0] < FRESH_NS:
+        """The distributions now, or as they were less than a second ago while time goes on."""
+        is_settled = now_ns != self._asked_ns or not self._is_stale
+        self._asked_ns = now_ns
+        if self._shown is not None and is_settled and 0 <= now_ns - self._shown[0] < FRESH_NS:
             return self._shown[1]
-        while self._requests and self._requests[0].finished_ns <= now_ns - MINUTE_NS:
-            self._requests.popleft()
-        recent, limits = self._requests, self._limits
-        good = sum([request.is_good for request in recent])
+        self._is_stale = False
+        from_ns, limits = now_ns - MINUTE_NS, self._limits
+        good = self._good.since(from_ns)
         latency = Latency(
-            ttft=_spread([value for request in recent for value in request.ttft]),
-            step_gap=_spread(self.gaps.since(now_ns - gaps_ns)),
-            tpot=_spread([value for request in recent for value in request.tpot]),
-            e2e=_spread([value for request in recent for value in request.e2e]),
+            ttft=_spread(self._ttft.since(from_ns)),
+            step_gap=_spread(self._gaps.since(now_ns - gaps_ns)),
+            tpot=_spread(self._tpot.since(from_ns)),
+            e2e=_spread(self._e2e.since(from_ns)),
             ttft_limit_ns=limits.ttft_ns,
             tpot_limit_ns=limits.tpot_ns,
-            good_share=ratio(good, len(recent)) if limits.is_given else None,
+            good_share=ratio(sum(good), len(good)),
             is_complete=is_complete,
         )
         self._shown = now_ns, latency
         return latency
 
 
-def _spread(values: list[float] | array[float]) -> Spread | None:
+def _spread(values: array[float]) -> Spread | None:
     return spread_of(values) if len(values) > 0 else None

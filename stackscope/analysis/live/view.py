@@ -13,7 +13,7 @@ from stackscope.analysis.live.blocks import Blocks
 from stackscope.analysis.live.effects import Effects
 from stackscope.analysis.live.events import Events
 from stackscope.analysis.live.inflight import InFlight
-from stackscope.analysis.live.latencies import GAPS_NS, MOST_GAPS, Latencies
+from stackscope.analysis.live.latencies import GAPS_NS, Latencies
 from stackscope.analysis.live.snapshot import History, Levels, Snapshot, State, Verdict, Window
 from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.live.sums import end_times
@@ -66,6 +66,8 @@ class LiveView:
     def _begin(self, header: Header | None) -> None:
         self._standing = Standing(header)
         self._pending: list[StepRecord] = []
+        self._finished: list[RequestRecord] = []
+        """Requests that ended in the steps that are pending, or since."""
         self._n_steps = self._n_requests = self._n_tokens = 0
         self._last: StepRecord | None = None
         self._last_forwards_ns: deque[int] = deque(maxlen=LEAST_FORWARDS)
@@ -78,6 +80,8 @@ class LiveView:
         self._flights = InFlight()
         self._latencies = Latencies(self._limits)
         self._verdicts = Verdicts()
+        self._verdict: tuple[tuple[State, bool], Verdict] | None = None
+        """As it was last put in words, and in which state. `None`: a bin was completed since."""
         self._effects = Effects()
         self._blocks = Blocks(self._effects.add_block)
         self._blocks.concurrency = self._standing.closed_loop
@@ -91,12 +95,13 @@ class LiveView:
         if isinstance(record, StepRecord):
             self._pending.append(record)
             if len(self._pending) >= MOST_PENDING:
-                self._add_steps()
+                self.catch_up()
             return
-        self._add_steps()
+        if isinstance(record, RequestRecord):
+            self._finished.append(record)
+            return
+        self.catch_up()
         match record:
-            case RequestRecord():
-                self._add_request(record)
             case HardwareSample():
                 since_ns = record.at_ns - SAMPLE_NS if self._hardware is None else self._hardware.at_ns
                 self._bins.sample(record.at_ns, since_ns, record.cpu_percent)
@@ -119,7 +124,7 @@ class LiveView:
 
     def snapshot(self, now_ns: int) -> Snapshot:
         """What the screen shows at this time of the session. After its end nothing changes any more."""
-        self._add_steps()
+        self.catch_up()
         if self._footer is not None:
             now_ns = min(now_ns, self._footer.at_ns)
         standing, is_waiting = self._standing, self._is_waiting(now_ns)
@@ -155,7 +160,7 @@ class LiveView:
             requests=self._flights.views(now_ns),
             events=events,
             hardware=self._hardware,
-            verdict=self._verdict(state, now),
+            verdict=self._worded(state, now),
             compute_ceiling=None if limits.compute is None else limits.compute.value,
             bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
             ended=None if self._footer is None else self._footer.reason,
@@ -169,11 +174,17 @@ class LiveView:
 
     # Records
 
-    def _add_steps(self) -> None:
-        steps = self._pending
-        if not steps:
-            return
-        self._pending = []
+    def catch_up(self) -> None:
+        """Sum up what is pending."""
+        if self._pending:
+            steps, self._pending = self._pending, []
+            self._add_steps(steps)
+        if self._finished:
+            requests, self._finished = self._finished, []
+            for request in requests:
+                self._add_request(request)
+
+    def _add_steps(self, steps: list[StepRecord]) -> None:
         self.steps.extend(steps)
         ends = end_times(steps)
         if steps[0].epoch == steps[-1].epoch:
@@ -184,10 +195,7 @@ class LiveView:
                 n = len(list(some))
                 self._bins.add(steps[i : i + n], ends[i : i + n], self._standing.pricing(epoch))
                 i += n
-        gaps = self._latencies.gaps
-        self._flights.add(steps, ends, gaps)
-        if len(gaps.ends) > 2 * MOST_GAPS:
-            gaps.trim()
+        self._latencies.add_gaps(ends[-1], self._flights.add(steps, ends))
         last = self._last = steps[-1]
         self._standing.epoch = last.epoch
         durations = [end - step.start_ns for step, end in zip(steps, ends, strict=True) if step.work][-LEAST_FORWARDS:]
@@ -204,6 +212,7 @@ class LiveView:
 
     def _judge(self) -> None:
         """A bin is complete."""
+        self._verdict = None
         self._blocks.close()
         sums, _ = self._bins.window(self._now_bins)
         covered_ns = self._bins.covered_ns
@@ -214,7 +223,7 @@ class LiveView:
         self._n_requests += 1
         self._flights.finish(request)
         if self._latencies.add(request):
-            self._bins.complete()
+            self._bins.complete(request.finished_ns)
 
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
@@ -293,7 +302,14 @@ class LiveView:
             missed_at=self._missed_at if has_cache else None,
         )
 
-    def _verdict(self, state: State, now: Window) -> Verdict:
+    def _worded(self, state: State, now: Window) -> Verdict:
+        """The verdict in words. They change once a bin, which is often enough to read."""
+        key = (state, now.wall_ns > 0)
+        if self._verdict is None or self._verdict[0] != key:
+            self._verdict = key, self._fresh_verdict(state, now)
+        return self._verdict[1]
+
+    def _fresh_verdict(self, state: State, now: Window) -> Verdict:
         if self._last is None:
             return Verdict(sentence="no step has run yet")
         if state == "waiting":

@@ -16,7 +16,6 @@ from stackscope.analysis.metrics.load import (
     Occupancy,
     OutputRate,
     QueueDepth,
-    RequestRate,
     UsefulHitRate,
 )
 from stackscope.analysis.metrics.speculation import (
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NOTHING_HAPPENED: Final = EventTotals()
+_NO_REQUESTS: Final = RequestTotals()
+_NO_EVENTS: Final = EventTotals()
 _TOKENS_PER_FORWARD: Final = TokensPerForward()
 _COVERAGE: Final = Coverage()
 _ACCEPTANCE: Final = AcceptanceRate()
@@ -49,7 +49,6 @@ _WASTED_ROWS: Final = WastedRows()
 _WASTED_SHARE: Final = WastedRowShare()
 _OUTPUT_RATE: Final = OutputRate()
 _INPUT_RATE: Final = InputRate()
-_REQUEST_RATE: Final = RequestRate()
 _HIT_RATE: Final = HitRate()
 _USEFUL_HIT_RATE: Final = UsefulHitRate()
 _OCCUPANCY: Final = Occupancy()
@@ -58,8 +57,8 @@ _CPU_SHARE: Final = CpuShare()
 
 
 def figures(sums: Sums, verifications: Mapping[tuple[int, int, int], int]) -> Figures:
-    """The sums as the metrics take them. Distributions are empty, and peaks and events are left out."""
-    steps, requests = StepTotals(), RequestTotals()
+    """The sums as the metrics of steps take them. Distributions are empty and peaks left out."""
+    steps = StepTotals()
     steps.steps = round(sums.steps)
     time, work, cache, load = steps.time, steps.work, steps.cache, steps.load
     time.busy_ns, time.idle_ns = round(sums.busy_ns), round(sums.idle_ns)
@@ -73,8 +72,7 @@ def figures(sums: Sums, verifications: Mapping[tuple[int, int, int], int]) -> Fi
     cache.useful_hit_tokens = round(sums.useful_hit_tokens)
     load.busy_slot_ns, load.slot_ns = round(sums.busy_slot_ns), round(sums.slot_ns)
     load.queue_request_ns = round(sums.queue_request_ns)
-    requests.completed = round(sums.completed)
-    return Figures(steps=steps, requests=requests, events=_NOTHING_HAPPENED)
+    return Figures(steps=steps, requests=_NO_REQUESTS, events=_NO_EVENTS)
 
 
 def window(
@@ -102,7 +100,7 @@ def window(
         parts=() if "phases" in unknown else _parts(sums),
         tokens_per_s=value(_OUTPUT_RATE),
         prefill_tokens_per_s=value(_INPUT_RATE),
-        requests_per_s=value(_REQUEST_RATE) if names_requests else None,
+        requests_per_s=sums.completed * 1e9 / wall_ns if names_requests else None,
         tokens_per_forward=value(_TOKENS_PER_FORWARD),
         coverage=value(_COVERAGE),
         acceptance=value(_ACCEPTANCE),
