@@ -1,0 +1,169 @@
+"""`stackscope calibrate` and what `doctor` and the screen make of its result, without an engine."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from stackscope.analysis.live.view import LiveView
+from stackscope.cli import app
+from stackscope.commands import calibrate as verb
+from stackscope.commands.examined_ceilings import of_ceilings
+from stackscope.experiments import protocol
+from stackscope.hardware import ceilings as cache
+from stackscope.model.catalog import bundled_target
+from stackscope.records import ConfigEvent
+from tests.unit.ceilings_builders import ceilings, conditions
+from tests.unit.record_builders import make_header
+from tests.unit.test_doctor import FACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stackscope.records.ceilings import Ceilings
+    from stackscope.toggles import EngineConfig
+
+NOW = datetime(2026, 10, 1, 14, 5, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[EngineConfig, protocol.Budget]]:
+    """What was asked to be measured; the answer is that of a target that was busy on the second call."""
+    asked: list[tuple[EngineConfig, protocol.Budget]] = []
+
+    def measure(
+        config: EngineConfig, budget: protocol.Budget, *, progress: Callable[[protocol.Progress], None]
+    ) -> Ceilings:
+        progress(protocol.Progress(what="synthetic", fraction=0.5))
+        asked.append((config, budget))
+        is_quiet = len(asked) == 1
+        return ceilings(is_quiet=is_quiet, foreign_share=0.0 if is_quiet else 0.8)
+
+    monkeypatch.setattr(verb, "measure", measure)
+    return asked
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error)"""
+    result = CliRunner().invoke(app, ["calibrate", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def own(**changes: object) -> Ceilings:
+    """Ceilings of the bundled target on this machine."""
+    given = conditions(model=bundled_target().name, machine=cache.machine(), library=FACTS.description)
+    return ceilings(conditions=msgspec.structs.replace(given, **changes))
+
+
+def test_options_reach_the_measurement(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    code, out, err = invoke("--threads", "1", "--kv-type", "q8_0", "--full")
+    assert (code, err) == (0, "")
+    assert out.startswith("synthetic.gguf")
+    [(config, budget)] = measured
+    assert (config.threads, config.kv_type_k, config.kv_type_v) == (1, "q8_0", "q8_0")
+    assert config.model == str(bundled_target())
+    assert budget == protocol.FULL
+    assert invoke("--json")[0] == 0
+    assert measured[1][1] == protocol.QUICK
+
+
+def test_a_busy_result_is_shown_but_does_not_replace_a_quiet_one(
+    measured: list[tuple[EngineConfig, protocol.Budget]],
+) -> None:
+    assert "note" not in invoke()[1]
+    code, out, _ = invoke()
+    assert code == 0
+    assert "others took 80.0 % of a CPU" in out
+    assert "note          Those from a quiet machine are kept, and these are not." in out
+    assert cache.load(conditions()).ceilings == ceilings(foreign_share=0.0)
+    assert len(measured) == 2
+
+
+def test_a_damaged_file_is_told_and_measured_over(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    cache.store(ceilings())
+    cache.file_of(conditions()).write_text("{")
+    code, out, _ = invoke("--json")
+    assert (code, len(measured)) == (0, 1)
+    [note] = json.loads(out)["notes"]
+    assert note.endswith("is damaged and is not used.")
+    assert cache.load(conditions()).problem is None
+
+
+def test_what_is_kept_is_shown_with_its_age(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    code, _, err = invoke("--show")
+    assert (code, err) == (
+        2,
+        "stackscope: No ceilings of this configuration were measured. Measure them: stackscope calibrate\n",
+    )
+    cache.store(own())
+    code, out, _ = invoke("--show")
+    assert code == 0
+    assert " ago · quick" in out
+    assert "another machine" not in out
+    cache.store(msgspec.structs.replace(own(machine="elsewhere"), measured="2026-10-02T12:00:00+00:00"))
+    assert "they are of another machine" in invoke("--show")[1]
+    code, _, err = invoke("--show", "--threads", "1")
+    assert code == 2
+    assert f"There are some for {bundled_target().name}." in err
+    assert invoke("--show", "--full")[0] == 2
+    assert measured == []
+
+
+# The doctor
+
+
+def test_the_doctor_says_what_is_known_and_how_to_know_it() -> None:
+    [check] = of_ceilings(bundled_target(), FACTS, named=None, now=NOW)
+    assert (check.holds, check.value) == (False, f"not measured for {bundled_target().name}")
+    assert check.remedy == "Measure them, when the machine is quiet: stackscope calibrate"
+    assert not check.is_needed
+    cache.store(own())
+    [check] = of_ceilings(bundled_target(), FACTS, named="lab-target-f16", now=NOW)
+    assert (check.holds, check.remedy) == (True, None)
+    assert check.value == "60.0 GB/s and 66.0 GFLOP/s on 2 threads; measured 2 h 05 min ago"
+
+
+def test_the_doctor_trusts_no_other_build_no_busy_machine_and_no_damaged_file() -> None:
+    cache.store(own(library="another"))
+    [check] = of_ceilings(bundled_target(), FACTS, named="x", now=NOW)
+    assert check.holds is False
+    assert check.value.endswith("; by another build of the inference library")
+    assert check.remedy == "Measure them, when the machine is quiet: stackscope calibrate --model x"
+    [check] = of_ceilings(bundled_target(), None, named=None, now=NOW)
+    assert check.holds  # nobody says which build this is
+    cache.file_of(own(library="another").conditions).write_text("{")
+    damaged, missing = of_ceilings(bundled_target(), FACTS, named=None, now=NOW)
+    assert damaged.value.endswith("is damaged and is not used.")
+    assert missing.value.startswith("not measured")
+    cache.store(own(machine="elsewhere"))
+    assert [check.value for check in of_ceilings(bundled_target(), FACTS, named=None, now=NOW)][1:] == [missing.value]
+
+
+# The screen
+
+
+def test_the_screen_holds_a_session_against_its_ceilings_while_they_are_true() -> None:
+    header = make_header()
+    assert header.config is not None
+    config = msgspec.structs.replace(header.config, model="/models/synthetic.gguf", threads=2)
+    view = LiveView()
+    view.write(msgspec.structs.replace(header, config=config, ceilings=ceilings()))
+    shown = view.snapshot(0)
+    assert (shown.compute_ceiling, shown.bandwidth_ceiling) == (66e9, 60e9)
+    fewer = msgspec.structs.replace(config, threads=1)
+    view.write(ConfigEvent(at_ns=1, epoch=1, kind="live", changes={"threads": (2, 1)}, config=fewer))
+    shown = view.snapshot(2)
+    assert (shown.compute_ceiling, shown.bandwidth_ceiling) == (None, None)
+    view.write(header)
+    assert view.snapshot(3).compute_ceiling is None
