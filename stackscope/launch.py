@@ -16,10 +16,12 @@ from stackscope.model.catalog import bundled_draft, bundled_target, resolve
 from stackscope.session.paths import destination
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from stackscope.engine.process import EngineProcess
     from stackscope.hardware.ceilings import Found
+    from stackscope.hardware.sampler import Sampler
     from stackscope.options import OutputOptions
     from stackscope.records import Header, RequestRecord
     from stackscope.session.paths import Destination
@@ -71,6 +73,15 @@ def header_of(
     if found.problem is not None and notes is not None:
         notes.append(found.problem)
     return msgspec.structs.replace(header, workload=check.header(workload, facts), ceilings=found.ceilings)
+
+
+def start_sampler(process: EngineProcess, *, recorder_cpu_ns: Callable[[], int | None]) -> Sampler:
+    """Sample the machine and the engine process into the session, until the sampler is closed."""
+    from stackscope.hardware.sampler import Sampler
+
+    sampler = Sampler(process.inject, clock=process.now_ns, pid=process.pid, recorder_cpu_ns=recorder_cpu_ns)
+    sampler.start()
+    return sampler
 
 
 def _ceilings_of(header: Header) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from stackscope.commands.progress import Progress
 from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
 from stackscope.errors import StackscopeError
-from stackscope.launch import Failures, header_of, place_of_recording, with_models
+from stackscope.launch import Failures, header_of, place_of_recording, start_sampler, with_models
 from stackscope.records import RequestRecord
 from stackscope.report import output
 from stackscope.report.text import RunReport, summary
@@ -64,11 +65,13 @@ class _Session:
             check_destination(self._destination)
         process = EngineProcess.start(self._config, options.workload, record_text=options.output.record_text)
         failure: StackscopeError | None = None
-        with process, Progress(options.workload, is_quiet=options.output.json) as progress:
+        with process, Progress(options.workload, is_quiet=options.output.json) as progress, ExitStack() as ending:
             try:
                 process.wait_ready(progress.loading)
                 with self._interrupts:
                     self._begin(process)
+                    sampler = start_sampler(process, recorder_cpu_ns=self._recorder_cpu_ns)
+                    ending.callback(sampler.close)
                     self._follow(process, progress)
             except StackscopeError as error:
                 if process.header is None:
@@ -92,6 +95,9 @@ class _Session:
             self._recorder = open_recording(self._destination, header)
         self._summary.write(header)
         process.begin(header, self._recorder)
+
+    def _recorder_cpu_ns(self) -> int | None:
+        return None if self._recorder is None else self._recorder.cpu_ns
 
     def _follow(self, process: EngineProcess, progress: Progress) -> None:
         """Take everything the engine says until it ends, or is told to by a signal."""

@@ -43,7 +43,10 @@ class Sampler(threading.Thread):
         root: Path = ROOT,
         stopping: threading.Event | None = None,
     ) -> None:
-        """`take` is called in the sampler's thread; `clock` is the session's, in nanoseconds. `gpus` does not wait."""
+        """`take` is called in the sampler's thread; `clock` is the session's, in nanoseconds.
+
+        `gpus` is a probe that does not wait; it is closed with the sampler.
+        """
         super().__init__(name="hardware sampler", daemon=True)
         self._take = take
         self._clock = clock
@@ -72,10 +75,14 @@ class Sampler(threading.Thread):
             self.failure = error
 
     def close(self) -> None:
-        """End the thread. What it is reading is read to its end."""
+        """End the thread. What it is reading is read to its end. Raises what had ended it before, which is a bug."""
         self._stopping.set()
         if self.ident is not None:
             self.join()
+        if self._gpus is not None:
+            self._gpus.close()
+        if self.failure is not None:
+            raise self.failure
 
     def watch(self, pid: int | None) -> None:
         """Read another engine process from now on."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from stackscope.config import RunOptions
     from stackscope.engine.process import EngineProcess, Item
+    from stackscope.hardware.sampler import Sampler
     from stackscope.records import AnyRecord, Header
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig, Setting
@@ -61,6 +62,7 @@ class Runner:
         self._facts: WorkloadFacts | None = None
         self._process: EngineProcess | None = None
         self._recorder: SessionWriter | None = None
+        self._sampler: Sampler | None = None
         self._recording_began_ns = 0
         self._recorded: Path | None = None
         """What was being recorded when the engine ended."""
@@ -133,6 +135,7 @@ class Runner:
         if self._process is not None:
             # An engine that has not begun has nothing to say and nothing to lose.
             self._process.stop(STOP_S if self._is_begun else STOP_LOADING_S)
+        self._end_sampling()
 
     @property
     def outcome(self) -> StackscopeError | None:
@@ -263,7 +266,7 @@ class Runner:
 
     def _begin(self, ready: wire.Ready) -> Header:
         """Open the recording, if there is to be one, and let the traffic begin."""
-        from stackscope.launch import header_of
+        from stackscope.launch import header_of, start_sampler
 
         assert self._process is not None
         assert self._facts is not None
@@ -271,6 +274,7 @@ class Runner:
         recorder = self._open_recording(header) if self._is_recording_wanted else None
         self._process.begin(header, recorder)
         self._recorder, self._recording_began_ns = recorder, self._process.now_ns()
+        self._sampler = start_sampler(self._process, recorder_cpu_ns=self._recorder_cpu_ns)
         if ready.note is not None:
             self._notices.append(ready.note)
         self._config = ready.config
@@ -289,6 +293,7 @@ class Runner:
         self._recorded, self._recorder = self.recording, None
         if self._process is not None:
             self._process.stop()
+        self._end_sampling()
 
     def _look_at_recording(self) -> None:
         """Say it when the recording could not go on."""
@@ -315,7 +320,16 @@ class Runner:
         if event.rate is not None:
             self._workload = msgspec.structs.replace(self._workload, rate=event.rate)
 
+    def _end_sampling(self) -> None:
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None:
+            sampler.close()
+
     # Recording
+
+    def _recorder_cpu_ns(self) -> int | None:
+        recorder = self._recorder
+        return None if recorder is None else recorder.cpu_ns
 
     def _destination(self) -> Destination | None:
         output = msgspec.structs.replace(self._options.output, record=True)

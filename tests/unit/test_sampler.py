@@ -58,12 +58,13 @@ class Gpus:
 
     def __init__(self, reading: GpuReading) -> None:
         self._reading = reading
+        self.is_closed = False
 
     def read(self) -> GpuReading:
         return self._reading
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
 
 class TestHost:
@@ -197,6 +198,11 @@ class TestGpus:
         failed = machine.sampler(gpus=Gpus(GpuReading(problem="It does not answer.", remedy="Load it."))).sample()
         assert (failed.gpus, failed.unknown["gpus"]) == (None, "It does not answer. Load it.")
 
+    def test_the_probe_is_closed_with_the_sampler(self, machine: Machine) -> None:
+        gpus = Gpus(GpuReading())
+        machine.sampler(gpus=gpus).close()
+        assert gpus.is_closed
+
 
 class Clock(threading.Event):
     """A clock that moves when somebody waits, and says that it is time to stop after a number of waits."""
@@ -243,14 +249,15 @@ class TestThread:
             (5 * PERIOD_NS, 0),
         ]
 
-    def test_what_goes_wrong_ends_the_thread_and_is_kept(self) -> None:
+    def test_what_goes_wrong_ends_the_thread_and_is_raised_in_the_end(self) -> None:
         def take(_: HardwareSample) -> None:
             raise RuntimeError("a bug")
 
         sampler = Sampler(take, clock=lambda: 0)
         sampler.start()
         sampler.join()
-        assert str(sampler.failure) == "a bug"
+        with pytest.raises(RuntimeError, match="a bug"):
+            sampler.close()
 
     def test_it_runs_beside_others_until_it_is_closed(self) -> None:
         taken: list[HardwareSample] = []
