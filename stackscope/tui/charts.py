@@ -48,15 +48,20 @@ def ceiling(values: Iterable[float | None], least: float = 0.0) -> float:
     return next((step * power for step in _STEPS if step * power >= top * (1 - 1e-9)), 10.0 * power)
 
 
+def _divisor(top: float) -> float:
+    """The top of a scale as a number to divide by; without one, everything lies on the base line."""
+    return top if top > 0 and math.isfinite(top) else math.inf
+
+
 def sparkline(
     values: Sequence[float | None], look: Look, top: float, marks: Iterable[int] = (), style: str = "chart"
 ) -> Line:
     """One cell for each value, from 0 to `top`; a mark takes the cell of its column."""
-    levels = look.levels
-    n = len(levels) - 1
-    scale = (n - 1) / top if top > 0 and math.isfinite(top) else 0.0
+    levels, gap = look.levels, look.gap
+    n = len(levels) - 2
+    top = _divisor(top)
     characters = [
-        look.gap if value is None or not math.isfinite(value) else levels[1 + min(max(round(value * scale), 0), n - 1)]
+        gap if value is None or not math.isfinite(value) else levels[1 + round(min(max(value / top, 0.0), 1.0) * n)]
         for value in values
     ]
     places = sorted(mark for mark in marks if 0 <= mark < len(values))
@@ -76,9 +81,9 @@ def area(
     in another shade: what could still be spent."""
     levels, gap = look.levels, look.gap
     n = len(levels) - 1
-    scale = height * n / top if top > 0 and math.isfinite(top) else 0.0
+    whole, top = height * n, _divisor(top)
     filled = [
-        -1 if value is None or not math.isfinite(value) else min(max(round(value * scale), 1), height * n)
+        -1 if value is None or not math.isfinite(value) else max(round(min(max(value / top, 0.0), 1.0) * whole), 1)
         for value in values
     ]
     marked = set(marks)
@@ -211,7 +216,7 @@ def _column(shares: tuple[float, ...], height: int, look: Look) -> tuple[Cell, .
 
 def _bounds(shares: Sequence[float], levels: int) -> list[tuple[int, int]]:
     """(part, upper end) of the parts that take a level or more, from the bottom."""
-    known = [share if share > 0 and math.isfinite(share) else 0.0 for share in shares]
+    known = [min(share, 1e300) if share > 0 and math.isfinite(share) else 0.0 for share in shares]
     whole = sum(known) or 1.0
     found, total, below = [], 0.0, 0
     for part, share in enumerate(known):

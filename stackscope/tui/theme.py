@@ -64,9 +64,9 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "warning": "#f2a65a", "selected": "bold #0f1318 on #c6ced8", "key": "bold #ffc861", "title": "bold #f3f6fa",
         "chart": "#6ea3d8", "spare": "#2f3a48", "track": "#2a323d", "axis": "#5b6676",
         "mark": "#ffc861", "mark.inside": "#ffd88a", "border": "#3a4554", "border.focus": "#ffc861",
-        "part.prefill": "#2a9d7f", "part.decode": "#2f6cb0", "part.verify": "#93d3f5", "part.draft": "#dd7a24",
-        "part.sample": "#ecb3d3", "part.schedule": "#a8432c", "part.emit": "#f0e087", "part.shadow": "#7359b0",
-        "part.idle": "#3d4857", "part.unexplained": "#a6adb8",
+        "part.prefill": "#2fae86", "part.decode": "#2a66b8", "part.verify": "#7cc6f2", "part.draft": "#dd7a24",
+        "part.sample": "#f6c6e2", "part.schedule": "#a8432c", "part.emit": "#f0e087", "part.shadow": "#8f3f8c",
+        "part.idle": "#394453", "part.unexplained": "#8f97a3",
     },
     "light": {
         "": "#2b323b", "label": "#5a6471", "value": "bold #0c1118", "unit": "#5a6471", "unknown": "#5a6471",
@@ -75,8 +75,8 @@ _STYLES: Final[Mapping[Kind, Mapping[str, str]]] = {
         "chart": "#3a73ad", "spare": "#cfd6de", "track": "#dde2e7", "axis": "#8b95a1",
         "mark": "#b07100", "mark.inside": "#ffe9b8", "border": "#b4bcc6", "border.focus": "#b07100",
         "part.prefill": "#2a9d7f", "part.decode": "#1f568f", "part.verify": "#55addf", "part.draft": "#bf5a12",
-        "part.sample": "#d98abb", "part.schedule": "#8f3420", "part.emit": "#bda720", "part.shadow": "#664ba3",
-        "part.idle": "#cfd5dc", "part.unexplained": "#7f8793",
+        "part.sample": "#d678b4", "part.schedule": "#8f3420", "part.emit": "#bfab28", "part.shadow": "#8c2a68",
+        "part.idle": "#cfd5dc", "part.unexplained": "#78808c",
     },
     "ansi": {
         "": "default", "label": "default", "value": "bold default", "unit": "default", "unknown": "default",

@@ -55,7 +55,8 @@ class Timeline:
     def axis(self, look: Look, name: str = "") -> Line:
         """The line below a chart: what it shows, how far it reaches back, what was changed where, and now."""
         line = _Writing(self.width)
-        line.put(self.width - 3, "now", "label")
+        if not any(column > self.width - 6 for column, _ in self.marks):
+            line.put(self.width - 3, "now", "label")
         span = f"-{units.number(round(self.span_ns / 1e9))} s"
         line.put(0, span, "label")
         if name and not any(column < len(span) + 3 + len(name) for column, _ in self.marks):

@@ -107,7 +107,7 @@ def _compact(positions: tuple[float, ...], start: int, room: int) -> Line:
     first = units.count(start + 1)
     name = f"token {first}" if start + 1 == len(positions) else f"tokens {first}–{units.count(len(positions))}"
     items = [(Span(name, "label"),)]
-    items += [(Span(units.number(round(share * 100)), "value"),) for share in positions[start:]]
+    items += [(Span(units.number(share * 100, places=0), "value"),) for share in positions[start:]]
     line = flow(items, room - 2, 1)
     return (*line, Span(" %", "unit"))
 

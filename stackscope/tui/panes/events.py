@@ -11,15 +11,18 @@ from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
-    from stackscope.analysis.live.snapshot import Effect, Event, Ratio, Snapshot
+    from stackscope.analysis.live.snapshot import Event, Ratio, Snapshot
     from stackscope.tui.look import Look
 
 _TIME: Final = 7
+_INDENT: Final = 4
 _PREDICTED: Final = 19
 _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
 """Cells for what was changed, below which the rest has no columns."""
+_MOST_CHANGE: Final = 60
+"""Cells for it, beyond which what is left goes to the results."""
 
 
 class EventsPane(Pane):
@@ -54,7 +57,7 @@ class EventsPane(Pane):
 
 
 def _change_room(room: int) -> int:
-    return room - _TIME - _PREDICTED - _MEASURED - _COMPARED
+    return min(room - _TIME - _PREDICTED - _MEASURED - _COMPARED, _MOST_CHANGE)
 
 
 def _header(room: int) -> Line:
@@ -64,13 +67,16 @@ def _header(room: int) -> Line:
 
 def _row(event: Event, room: int, look: Look) -> Line:
     """An event with its prediction and its measurement in columns."""
-    left = _TIME + _change_room(room)
     head = (_time(event), *_what(event, look))
-    result = shortened(_result(event, is_short=True), room - left - _PREDICTED, look.ellipsis)
-    if event.predicted is None and not result:
+    left = _TIME + _change_room(room)
+    if event.effect is None and event.predicted is None:
         return shortened(head, room, look.ellipsis)
+    changed = fitted(shortened(head, left - 1, look.ellipsis), left)
+    result = _wordings(event, is_column=True)[0]
+    if event.predicted is None and width(result) > room - left - _PREDICTED:
+        return (*changed, *_result(event, room - left, look, is_column=True))
     predicted = () if event.predicted is None else _change(event.predicted)
-    return (*fitted(shortened(head, left - 1, look.ellipsis), left), *fitted(predicted, _PREDICTED), *result)
+    return (*changed, *fitted(predicted, _PREDICTED), *_result(event, room - left - _PREDICTED, look, is_column=True))
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
@@ -78,7 +84,7 @@ def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
     if not snapshot.events:
         return (Span(" " * room),)
     event = snapshot.events[0]
-    head, result, predicted = (_time(event), *_what(event, look)), _result(event), _predicted(event)
+    head, result, predicted = (_time(event), *_what(event, look)), _result(event, room, look), _predicted(event)
     tail = flow((result, predicted), max(room - width(head) - GAP - 1, 0))
     line = apart(head, (*tail, Span(" ")), room) if tail else shortened(head, room, look.ellipsis)
     return spelled(fitted(line, room, look.ellipsis), look)
@@ -87,14 +93,16 @@ def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
 def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
     """An event on one line, or where that is too narrow on two."""
     head = (_time(event), *_what(event, look))
-    tail = flow((_predicted(event), _result(event)), room - _TIME) or flow(
-        (_result(event, is_short=True),), room - _TIME
-    )
+    left, predicted = room - _INDENT, _predicted(event)
+    used = width(predicted) + 2 if predicted else 0
+    beside = (result for result in _wordings(event, is_column=False) if used + width(result) <= left)
+    result = next(beside, None)
+    tail = _result(event, left, look) if result is None else flow((predicted, result), left, 2)
     if not tail:
         return (shortened(head, room, look.ellipsis),)
     if width(head) + GAP + width(tail) <= room:
         return (apart(head, tail, room),)
-    return (shortened(head, room, look.ellipsis), (Span(" " * _TIME), *tail))
+    return (shortened(head, room, look.ellipsis), (Span(" " * _INDENT), *tail))
 
 
 def _time(event: Event) -> Span:
@@ -118,12 +126,12 @@ def _what(event: Event, look: Look) -> Line:
 
 def _rebuilt(event: Event) -> Line:
     took = f" in {units.duration(event.duration_ns)}" if event.duration_ns is not None else ""
-    again = f", {units.count(event.requeued)} again" if event.requeued else ""
+    again = f", {units.count(event.requeued)} requeued" if event.requeued else ""
     return said(f"  rebuilt{took}{again}")
 
 
 def _by(event: Event) -> Line:
-    return () if event.by == "user" else said(f"  by the {event.by}")
+    return () if event.by == "user" else said(f" by {event.by}")
 
 
 def _change(ratio: Ratio, style: str = "value") -> Line:
@@ -134,33 +142,35 @@ def _predicted(event: Event) -> Line:
     return () if event.predicted is None else (Span("predicted ", "label"), *_change(event.predicted))
 
 
-def _result(event: Event, *, is_short: bool = False) -> Line:
-    """What came of it; `is_short` where the column says that it was measured."""
+def _result(event: Event, room: int, look: Look, *, is_column: bool = False) -> Line:
+    """What came of it, in words that fit; `is_column` where a column says that it was measured."""
+    wordings = _wordings(event, is_column=is_column)
+    return next((line for line in wordings if width(line) <= room), shortened(wordings[-1], room, look.ellipsis))
+
+
+def _wordings(event: Event, *, is_column: bool) -> tuple[Line, ...]:
+    """What came of it, from the fullest wording to the shortest."""
     effect = event.effect
     if effect is None:
-        return ()
-    why = printable(effect.why) if effect.why else ""
-    match effect.state:
-        case "settling":
-            return (Span("settling", "warning"), Span(f": {why}" if why else "", "label"))
-        case "measuring":
-            return (Span("measuring", "warning"), Span(f": {why}" if why else "", "label"))
-        case "not comparable":
-            return said(f"not comparable: {why}" if why else "not comparable")
-        case "not distinguishable":
-            return (Span("not distinguishable", ""), *_interval(effect))
+        return ((),)
+    why = f": {printable(effect.why)}" if effect.why else ""
+    if effect.state in ("settling", "measuring"):
+        return ((Span(effect.state, "warning"), Span(why, "label")),)
+    if effect.state == "not comparable":
+        return (said(f"not comparable{why}"),)
+    if effect.state == "not distinguishable":
+        words = Span("not distinguishable")
+        return ((words,),) if effect.tokens is None else ((words, Span(" "), *_change(effect.tokens, "")), (words,))
     if effect.tokens is None:
-        return said("measured, not known", "unknown")
-    style = "good" if effect.tokens.value >= 1 else "bad"
-    measured = _change(effect.tokens, style)
-    compared = _compared(event, effect.tokens)
-    if not is_short:
-        return (Span("measured ", "label"), *measured, *compared)
-    return (*fitted(measured, max(_MEASURED - 2, width(measured))), *compared) if compared else measured
+        return (said("measured, not known", "unknown"),)
+    measured, compared = _change(effect.tokens, _praise(effect.tokens)), _compared(event, effect.tokens)
+    if not is_column:
+        return tuple((Span("measured ", "label"), *line) for line in ((*measured, *compared), measured))
+    return ((*fitted(measured, max(_MEASURED - 2, width(measured))), *compared), measured)
 
 
-def _interval(effect: Effect) -> Line:
-    return () if effect.tokens is None else (Span(" "), *_change(effect.tokens, ""))
+def _praise(ratio: Ratio) -> str:
+    return "good" if ratio.value >= 1 else "bad"
 
 
 def _compared(event: Event, measured: Ratio) -> Line:

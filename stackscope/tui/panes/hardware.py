@@ -9,6 +9,7 @@ from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, w
 from stackscope.tui.lines import Line, Span, printable
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import add_chart
+from stackscope.tui.wording import awaited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ class HardwarePane(Pane):
         device = printable(snapshot.header.device) if snapshot.header is not None else ""
         note = (said(device),)
         if sample is None:
-            return Drawn(wrapped("Nobody samples this machine.", size.width), note)
+            return Drawn(wrapped(_unsampled(snapshot), size.width), note)
         rows = Rows()
         gpus = sample.gpus or ()
         lines = _host_lines(sample, snapshot, size.width)
@@ -57,6 +58,12 @@ class HardwarePane(Pane):
             rows.add(8, line)
         add_chart(rows, 9, context, "cpu_percent", "CPU", spelled=lambda value: units.percent(value / 100), top=100.0)
         return Drawn(rows.laid_out(size.height), note)
+
+
+def _unsampled(snapshot: Snapshot) -> str:
+    if snapshot.state == "starting":
+        return awaited(snapshot, "the machine shows here")
+    return "Nobody sampled this machine." if snapshot.state == "finished" else "Nobody samples this machine."
 
 
 def _add_gpus(rows: Rows, gpus: Sequence[GpuSample], context: Context, height: int) -> None:
@@ -90,7 +97,8 @@ def _gpu(gpu: GpuSample, room: int, look: Look) -> Line:
         figure("SM", units.percent(gpu.sm_active)),
         figure("tensor", units.percent(gpu.tensor_active)),
     ]
-    return flow([item for item in items if item[-1].text != units.UNKNOWN], room, 2)
+    head, *others = items
+    return flow([head, *(item for item in others if item[-1].text != units.UNKNOWN)], room, 2)
 
 
 def _flush(text: str, room: int) -> Line:
@@ -133,7 +141,7 @@ def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[
     cores = f" of {units.counted(sample.cores, 'core')}" if sample.cores is not None else ""
     used = None if sample.cpu_percent is None else sample.cpu_percent / 100
     free, total = sample.memory_available_bytes, sample.memory_total_bytes
-    throttled = figure("throttled", units.percent(sample.throttled_share), style="bad")
+    throttled = figure("held by quota", units.percent(sample.throttled_share), style="bad")
     items = [
         (*figure("CPU", units.percent(used)), Span(cores, "unit")),
         throttled if sample.throttled_share else (),
@@ -142,7 +150,7 @@ def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[
         figure("memory", _of(None if free is None or total is None else total - free, total)),
         figure("engine RSS", units.data_size(sample.rss_bytes)),
         figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
-        () if sample.throttled_share else figure("throttled", units.percent(sample.throttled_share)),
+        () if sample.throttled_share else figure("held by quota", units.percent(sample.throttled_share)),
     ]
     return flowed(items, room, 2)
 
@@ -153,7 +161,7 @@ def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:
         return []
     items = []
     if all(gpu.throttle == () for gpu in gpus):
-        items.append(figure("throttled", "no", style=""))
+        items.append(figure("throttling", "none", style=""))
     powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     rate = snapshot.now.tokens_per_s
     if len(powers) == len(gpus) and rate:
