@@ -50,6 +50,7 @@ SHOWN, HEADLESS = "screen", "headless"
 COLUMNS, ROWS = 120, 40
 CPU_GOAL, PAUSED_GOAL = 0.03, 0.01
 SPEED_GOAL = {1: 0.98, 2: 0.95}
+SEEN_BYTES = 1 << 16
 END_S = 15.0
 """How long a run may take to end beyond its time."""
 
@@ -71,6 +72,8 @@ class Terminal:
         )
         os.close(slave)
         self.n_bytes = 0
+        self.seen = b""
+        """The last of what it wrote."""
 
     def drain(self, seconds: float) -> None:
         """Read what is written, for so long or until the process has closed its terminal."""
@@ -79,27 +82,34 @@ class Terminal:
             if not select.select([self._master], [], [], left)[0]:
                 return
             try:
-                self.n_bytes += len(os.read(self._master, 1 << 16))
+                chunk = os.read(self._master, 1 << 16)
             except OSError:  # The other end has been closed.
                 return
+            self.n_bytes += len(chunk)
+            self.seen = (self.seen + chunk)[-SEEN_BYTES:]
 
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())
 
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     def cpu_ticks(self) -> int:
         return process_ticks(Path(f"/proc/{self.process.pid}/stat").read_text())
 
-    def end(self) -> None:
-        """Quit, as a user does; kill what does not."""
+    def end(self) -> int | None:
+        """Quit, as a user does, and say with which status; kill what does not, and say `None`."""
         if self.process.poll() is None:
             self.press("q")
             self.drain(2.0)
+        status: int | None = None
         try:
-            self.process.wait(END_S)
+            status = self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         os.close(self._master)
+        return status
 
 
 class Cost(NamedTuple):
