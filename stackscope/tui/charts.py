@@ -42,10 +42,10 @@ def ceiling(values: Iterable[float | None], least: float = 0.0) -> float:
     top = max(top, least)
     if top <= 0.0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(top))
-    if power == 0.0 or not math.isfinite(top / power):  # a denormal
-        return top
-    return next((step * power for step in _STEPS if step * power >= top * (1 - 1e-9)), 10.0 * power)
+    exponent = math.floor(math.log10(top))
+    # Read from its digits, so that a round number is itself again and not a bit beside it.
+    scales = (float(f"{step}e{exponent}") for step in _STEPS)
+    return next((scale for scale in scales if scale >= top * (1 - 1e-9)), top)
 
 
 def _divisor(top: float) -> float:
