@@ -191,13 +191,18 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, str] = {}
     """Why something is missing, by what it is."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Others are known to have disturbed the measurement."""
+        return self.foreign_share is not None and not self.is_quiet
+
     def limits(self, config: EngineConfig) -> Limits:
         """The ceilings that still hold under a configuration of the same machine.
 
         Types of the KV cache and the way of attention leave them as they are; another target has its own, but for what
-        reading memory alone reached; another number of threads has none.
+        reading memory alone reached; another number of threads has none. What a busy machine reached is no ceiling.
         """
-        if not self.conditions.has_cores(config):
+        if self.is_busy or not self.conditions.has_cores(config):
             return Limits(None, None)
         if self.conditions.names_model(config):
             return Limits(self.compute, self.bandwidth)

@@ -74,10 +74,10 @@ def _threads(ceilings: Ceilings) -> str:
 
 def _warnings(ceilings: Ceilings, now: datetime) -> list[str]:
     found = []
-    if ceilings.foreign_share is None:
-        found.append("whether the machine was quiet is not known")
+    if ceilings.is_busy:
+        found.append("the machine was not quiet: these may be too low, and sessions do without them")
     elif not ceilings.is_quiet:
-        found.append("the machine was not quiet, so these may be too low")
+        found.append("whether the machine was quiet is not known")
     if cache.is_old(ceilings, now):
         found.append("they are old: measure again with `stackscope calibrate`")
     return found

@@ -53,6 +53,13 @@ def test_a_session_keeps_the_ceilings_that_its_changes_leave_true() -> None:
     assert found.limits(msgspec.structs.replace(CONFIG, threads=1)) == Limits(None, None)
 
 
+def test_what_a_busy_machine_reached_is_no_ceiling() -> None:
+    assert ceilings(is_quiet=False, foreign_share=0.5).limits(CONFIG) == Limits(None, None)
+    # Where nobody says who else was there, it is what there is.
+    unknown = ceilings(is_quiet=False, foreign_share=None)
+    assert unknown.limits(CONFIG) == Limits(unknown.compute, unknown.bandwidth)
+
+
 def test_conditions_are_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(b"12345")
