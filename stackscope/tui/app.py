@@ -60,6 +60,7 @@ class StackscopeApp(App[None]):
     TITLE = "stackscope"
     CSS = """
     Screen { background: $background; color: $foreground; overflow: hidden; }
+    ModalScreen { background: $background 40%; }
     CommandPalette SearchIcon { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
@@ -363,14 +364,33 @@ class StackscopeApp(App[None]):
         self.take(self.frame)
 
 
+_ANSI_VARIABLES: Final = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "border": "ansi_bright_black",
+    "border-blurred": "ansi_bright_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_white",
+    "input-cursor-foreground": "ansi_black",
+    "input-cursor-text-style": "none",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's own stylesheets ask of a theme of the terminal's colours."""
+
+
 def _textual_theme(kind: theme.Kind) -> Theme:
     """A theme of Textual's with the colours of ours."""
     base = theme.BASES.get(kind)
     if base is None:
         return Theme(
-            name=f"stackscope-{kind}", primary="ansi_yellow", accent="ansi_yellow", foreground="ansi_default",
-            background="ansi_default", surface="ansi_default", panel="ansi_default", ansi=True,
-            variables={"border": "ansi_bright_black"},
+            name=f"stackscope-{kind}", primary="ansi_yellow", secondary="ansi_yellow", accent="ansi_yellow",
+            success="ansi_green", warning="ansi_yellow", error="ansi_red", foreground="ansi_default",
+            background="ansi_default", surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
+            variables=_ANSI_VARIABLES,
         )  # fmt: skip
     return Theme(
         name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,

@@ -58,7 +58,7 @@ def _load(snapshot: Snapshot, look: Look) -> str:
 
 def _state(snapshot: Snapshot, status: Status, look: Look, *, is_paused: bool) -> Line:
     if status.loading is not None:
-        fraction = "" if status.loading.fraction is None else f" {units.percent(round(status.loading.fraction, 2))}"
+        fraction = "" if status.loading.fraction is None else f" {units.count(int(100 * status.loading.fraction))} %"
         return (Span(f"{printable(status.loading.what)}{fraction}", "warning"),)
     if status.failure is not None:
         return (Span(f"{look.cross} the engine has ended", "bad"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from textual.binding import Binding
 from textual.geometry import Offset, Spacing
 from textual.geometry import Region as Area
 from textual.layout import Layout as WidgetLayout
@@ -67,7 +68,14 @@ def _placed(child: Widget, area: Area) -> WidgetPlacement:
 class LiveScreen(RunningScreen):
     """Everything at once, or on pages where the terminal is too small for that."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("live"),
+        Binding("tab", "focus_pane(1)", show=False),
+        Binding("shift+tab", "focus_pane(-1)", show=False),
+        Binding("escape", "unfocus", show=False),
+        Binding("up", "select(-1)", show=False),
+        Binding("down", "select(1)", show=False),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,7 +191,9 @@ class LiveScreen(RunningScreen):
         has_transport = self.owner.frame.status.playing is not None
         self._places.page = arranged(*self.size, page=self._page, has_transport=has_transport)
         self._page = self._places.page.page
-        self.refresh(layout=True)
+        # Asked for by a child: only that makes the screen forget where its children were.
+        for child in self.children[:1]:
+            child.refresh(layout=True)
         self.owner.want_text(is_wanted="text" in self._places.page.regions)
 
     def _turn_to(self, page: int) -> None:
