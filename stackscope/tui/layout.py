@@ -28,7 +28,9 @@ _WIDE: Final = 110
 _TALL: Final = 34
 """Rows from which a wide terminal shows everything but the requests on one page."""
 _TOGGLES_WIDTH: Final = 118
-"""Columns in which all toggles fit on a line."""
+"""Columns in which the toggles that matter most fit on a line."""
+_ROOMY: Final = 46
+"""Rows from which there is room for all of them."""
 _COLUMN: Final = 36
 """Least columns of a pane that shares its row."""
 
@@ -78,7 +80,7 @@ def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = Fa
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return Layout({}, (), 0)
     verdict = 3 if height < 20 else 4 if height < 30 else 5
-    toggles = 1 if width >= _TOGGLES_WIDTH or height < 20 else 2
+    toggles = 1 if height < 20 or (width >= _TOGGLES_WIDTH and height < _ROOMY) else 2
     fixed = 1 + verdict + toggles + int(has_transport) + 1
     rows = _rows(width, height)
     pages = _paged(rows, height - fixed)

@@ -103,19 +103,18 @@ def _cache(step: StepRecord, room: int) -> tuple[Line, ...]:
     cache = step.cache
     said = []
     if cache.lookups:
-        useful = (
-            "" if cache.useful_hit_tokens == cache.hit_tokens else f" ({units.count(cache.useful_hit_tokens)} useful)"
-        )
         looked_up = units.counted(cache.lookup_tokens, "token")
-        said.append(f"prefix cache: {units.count(cache.hit_tokens)} of {looked_up} hit{useful}")
+        said.append(f"prefix cache: {units.count(cache.hit_tokens)} of {looked_up} hit")
+        if cache.useful_hit_tokens != cache.hit_tokens:
+            said.append(f"{units.count(cache.useful_hit_tokens)} of them useful")
         if cache.missed_at is not None:
-            said.append(f"left what is cached at token {units.count(cache.missed_at)}")
+            said.append(f"missed at token {units.count(cache.missed_at)}")
     for n, verb in ((cache.blocks_written, "written"), (cache.blocks_evicted, "evicted")):
         if n:
             said.append(f"{units.counted(n, 'block')} {verb}")
     if cache.copied_bytes:
         said.append(f"{units.data_size(cache.copied_bytes)} of KV copied")
-    return wrapped(", ".join(said), room, "") if said else ()
+    return flowed([(Span(text),) for text in said], room, gap=3)
 
 
 def _sequences(step: StepRecord, room: int, look: Look) -> list[Line]:

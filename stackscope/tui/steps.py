@@ -67,27 +67,26 @@ def waterfall(steps: Sequence[StepRecord], events: Sequence[Event], look: Look, 
     durations = [step.duration_ns for step in steps]
     middle = float(median(durations))
     kept = [s for s, ns in zip(steps, durations, strict=True) if not is_slow_only or ns >= SLOW * middle]
-    # The slowest two in a hundred may run over the edge: one rebuild must not make all the others invisible.
-    high = sorted(durations)[max(len(durations) * 49 // 50 - 1, 0)]
-    return Waterfall(_rows(kept, events, look), len(steps), middle, ceiling([float(high)]))
+    # The slowest tenth may run over the edge: a few long prefills must not make all the others invisible.
+    high = sorted(durations)[max(len(durations) * 9 // 10 - 1, 0)]
+    return Waterfall(_rows(kept, events, look), len(steps), middle, ceiling([float(high), 1.5 * middle]))
 
 
 def _rows(steps: Sequence[StepRecord], events: Sequence[Event], look: Look) -> tuple[Row, ...]:
-    waiting = [event for event in events if event.kind != "refused"]  # newest at the front, so the oldest is popped
+    waiting = [event for event in events if event.kind != "refused"]  # the oldest is at the end, to be popped
     rows: list[Row] = []
     before: StepRecord | None = None
     for step in steps:
-        n_rows = len(rows)
-        while waiting and waiting[-1].at_ns <= step.start_ns:
-            event = waiting.pop()
-            if before is not None:
-                rows.append(_divider(event, look))
-        if (
-            before is not None
-            and step.epoch != before.epoch
-            and not any(isinstance(row, Divider) and row.is_change for row in rows[n_rows:])
-        ):
-            rows.append(Divider(f"configuration {units.count(step.epoch)}", is_change=True))
+        is_new = before is not None and step.epoch != before.epoch
+        # A step begins where the one before ended, and a change is made in the time that both share.
+        until_ns = step.end_ns if is_new else step.start_ns
+        between: list[Divider] = []
+        while waiting and waiting[-1].at_ns <= until_ns:
+            between.append(_divider(waiting.pop(), look))
+        if is_new and not any(divider.is_change for divider in between):
+            between.append(Divider(f"configuration {units.count(step.epoch)}", is_change=True))
+        if before is not None:
+            rows += between
         rows.append(step)
         before = step
     return tuple(rows)
@@ -218,7 +217,7 @@ def batch(work: Sequence[SlotWork], room: int, look: Look) -> Line:
     if not work:
         return ()
     spans: list[Span] = []
-    for w in work:
+    for w in sorted(work, key=lambda w: w.slot):
         spans += (Span(f"{w.slot}", "label"), Span(f"{_did(w)} "))
     if width(tuple(spans)) - 1 <= room:
         return tuple(spans)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope.tui.evidence import Counted, counted, evidence
 from stackscope.tui.lines import spelled
+from stackscope.tui.pane import PaneHelp
 from stackscope.tui.screens.framed import FramedScreen
 from stackscope.tui.widgets.scrolled import Scrolled
 
@@ -28,6 +29,15 @@ class ExplainScreen(FramedScreen):
     ExplainScreen Scrolled { padding: 0 1; }
     """
     scope: ClassVar[Scope] = "running"
+    help_title = "Explain"
+    help = PaneHelp(
+        meaning="Everything that the verdict rests on: where wall time goes, which bytes are moved and which operations"
+        " are done for it, at what rates, and what is missing for a full explanation.",
+        formula="Bytes and operations are counted, not measured: weights once per pass, by the tensor table; KV by the"
+        " tokens that each sequence has cached; divided by the steps that were counted. Rates divide them by time.",
+        moves="What takes most of the time, and what is moved most, is what a change can win. Where the two do not fit"
+        " together, something else is in the way.",
+    )
 
     def __init__(self) -> None:
         super().__init__()

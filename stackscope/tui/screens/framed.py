@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from stackscope.tui.bindings import Scope
     from stackscope.tui.feed import Frame
+    from stackscope.tui.pane import PaneHelp
 
 _TALL = 20
 """Rows from which there is room for the toggles."""
@@ -25,6 +26,9 @@ class FramedScreen(RunningScreen):
 
     scope: ClassVar[Scope]
     """Whose keys stand first in the footer."""
+    help_title: ClassVar[str]
+    help: ClassVar[PaneHelp]
+    """What is on it, for F1."""
 
     def compose(self) -> ComposeResult:
         yield Bar(id="header")
@@ -58,13 +62,19 @@ class FramedScreen(RunningScreen):
         self.bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
         self.draw(frame)
 
+    def action_pane_help(self) -> None:
+        """Say what the numbers mean."""
+        from stackscope.tui.screens.help import PaneHelpScreen
+
+        self.app.push_screen(PaneHelpScreen(self.help_title, self.help))
+
     def bar(self, id: str) -> Bar:
         """One of its single lines."""
         return self.query_one(f"#{id}", Bar)
 
     def _keys(self, *scopes: Scope) -> list[tuple[str, str]]:
         """(key, what it does), those of the first scope first."""
-        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown]
+        keys = [key for scope in dict.fromkeys(scopes) for key in KEYS if key.scope == scope and key.is_shown]
         return [(self.owner.keys.shown(key.id), key.label) for key in keys]
 
     def on_resize(self) -> None:

@@ -9,6 +9,7 @@ from textual.containers import Container
 from stackscope import units
 from stackscope.tui.bindings import bindings
 from stackscope.tui.lines import Line, Span, spelled, spread
+from stackscope.tui.pane import PaneHelp
 from stackscope.tui.screens.framed import FramedScreen
 from stackscope.tui.step_details import details
 from stackscope.tui.steps import SLOW, Divider, Waterfall, heading, waterfall
@@ -42,6 +43,18 @@ class StepsScreen(FramedScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("steps")]
     scope = "steps"
+    help_title = "Steps"
+    help = PaneHelp(
+        meaning="One line for each turn of the engine's loop, the newest at the bottom: how long it took and for what,"
+        " to one scale for all lines; who was in the batch; how many tokens were drafted, kept of those, and put out;"
+        " how many prompt tokens the prefix cache had. The batch is told by slot: 0d decodes, 1v4 verifies a draft in"
+        " 4 rows, 2p256 prefills 256 rows; where that is too long, by kind: 5×d.",
+        formula="The forward is divided by its rows: P prompt rows, D one row for each sequence that decodes, V drafted"
+        " rows. d obtaining drafts, s sampling, c scheduling, e emitting, h shadows, ? the rest. After the number:"
+        " ! cut short, ~ settling, x invalid text. A bar that runs over the edge ends in a pointer.",
+        moves="Long P: the token budget cuts prompts into chunks. Long V for few kept tokens: a shorter draft. Slow"
+        " steps alone, and a change of the configuration, can be gone to by their keys.",
+    )
 
     def __init__(self) -> None:
         super().__init__()
