@@ -187,6 +187,26 @@ def stacked_area(
     )
 
 
+def signs(shares: Sequence[float] | None, height: int, look: Look) -> tuple[Span, ...]:
+    """The signs of the parts that take most of each cell of a column, from the top: a legend beside a stacked area."""
+    if shares is None:
+        return (Span(look.gap),) * height
+    bounds = _bounds(shares, height * _FINE)
+    parts = [_largest(bounds, row * _FINE, (row + 1) * _FINE) for row in range(height - 1, -1, -1)]
+    return tuple(Span(look.gap) if part is None else swatch(PARTS[part], look) for part in parts)
+
+
+def _largest(bounds: list[tuple[int, int]], start: int, end: int) -> int | None:
+    """The part that takes most of the levels between two."""
+    best, most, below = None, 0, 0
+    for part, top in bounds:
+        inside = min(top, end) - max(below, start)
+        if inside > most:
+            best, most = part, inside
+        below = top
+    return best
+
+
 def _gaps(height: int, look: Look) -> tuple[Cell, ...]:
     return ((look.gap, ""),) * height
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope import units
 from stackscope.tui.charts import area, ceiling, labelled, sparkline
 from stackscope.tui.lines import Line, Span, cells
-from stackscope.tui.timeline import timeline
+from stackscope.tui.timeline import recent, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +33,32 @@ def add_chart(
 
     def make(height: int) -> tuple[Line, ...]:
         if height < LEAST_FRAMED:
-            line = over_time(context, field, label, context.size.width, spelled=spelled, top=scale, style=style)
-            return (line,) if line else ()
+            return _beside_label(context, field, label, height, spelled=spelled, top=scale, style=style)
         series = [getattr(point, field) for point in context.snapshot.history.points]
         return framed_area(context, series, height, top=scale, spelled=spelled, style=style, name=label)
 
     rows.fill(rank, 1, max(context.size.height, 1), make)
 
 
+def _beside_label(
+    context: Context, field: str, label: str, height: int, *, spelled: Callable[[float], str], top: float, style: str
+) -> tuple[Line, ...]:
+    """Few lines: the label and the scale stand at the ends of the first."""
+    first = over_time(context, field, label, context.size.width, spelled=spelled, top=top, style=style)
+    if height == 1 or not first:
+        return (first,) if first else ()
+    head, scale = first[0], first[-1]
+    line = timeline(context.snapshot.history, context.size.width - cells(head.text) - cells(scale.text))
+    marks = [column for column, _ in line.marks]
+    upper, *others = area(line.of(field), height, context.look, top, marks=marks, style=style)
+    indent = Span(" " * cells(head.text))
+    return ((head, *upper, scale), *((indent, *other) for other in others))
+
+
 def known(context: Context, field: str) -> list[float]:
-    """What is known of a series by its name in `Point`."""
-    return [value for point in context.snapshot.history.points if (value := getattr(point, field)) is not None]
+    """What is known of a series by its name in `Point`, as far back as charts go."""
+    points = recent(context.snapshot.history, context.size.width)
+    return [value for point in points if (value := getattr(point, field)) is not None]
 
 
 def over_time(

@@ -12,7 +12,7 @@ from stackscope.tui.lines import Line, Span, cells, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stackscope.analysis.live.snapshot import History
+    from stackscope.analysis.live.snapshot import History, Point
     from stackscope.tui.look import Look
 
 MINUTE_NS: Final = 60 * 10**9
@@ -87,6 +87,11 @@ def timeline(history: History, width: int, least_ns: int = MINUTE_NS) -> Timelin
         if 0 <= column < width:
             marks[column] = label
     return Timeline(history, width, per, first_column * per - (last - n + 1), tuple(sorted(marks.items())))
+
+
+def recent(history: History, width: int) -> tuple[Point, ...]:
+    """The points that a chart of at most so many columns can show, and few more: what its scale is made for."""
+    return history.points[-(math.ceil(MINUTE_NS / max(history.bin_ns, 1)) + width) :]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

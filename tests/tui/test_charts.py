@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackscope.tui.charts import area, bar, ceiling, labelled, portions, sparkline, stacked_area, stacked_bar, swatch
+from stackscope.tui.charts import (
+    area,
+    bar,
+    ceiling,
+    labelled,
+    portions,
+    signs,
+    sparkline,
+    stacked_area,
+    stacked_bar,
+    swatch,
+)
 from stackscope.tui.lines import plain, width
 from stackscope.tui.look import ASCII, UNICODE, chosen
 from stackscope.tui.theme import PARTS, STYLES
@@ -165,6 +176,15 @@ def test_without_two_colours_in_a_cell_the_largest_part_takes_it() -> None:
     assert [plain(line) for line in stacked_area([column, None], 2, ASCII)] == ["+ ", "# "]
     sixteen = stacked_area([column], 2, chosen(n_colours=16))
     assert [line[0].style for line in sixteen] == ["part.verify", "part.decode"]
+
+
+def test_a_legend_names_what_each_cell_is_mostly() -> None:
+    column = (0.06, 0.38, 0.31, 0.15, 0.04, 0.02, 0.01, 0.0, 0.02, 0.01)
+    assert [sign.text for sign in signs(column, 4, UNICODE)] == ["d", "V", "D", "D"]
+    assert [sign.style for sign in signs(column, 2, UNICODE)] == ["part.verify.label", "part.decode.label"]
+    assert [sign.text for sign in signs(column, 4, ASCII)] == [":", "+", "#", "#"]
+    assert [sign.text for sign in signs(None, 2, UNICODE)] == [" ", " "]
+    assert [sign.text for sign in signs((0.0,) * 10, 2, UNICODE)] == [" ", " "]
 
 
 @given(

@@ -20,7 +20,7 @@ from stackscope.tui.compose import (
 )
 from stackscope.tui.lines import Span, cells, fitted, plain, printable, spelled, spread, width
 from stackscope.tui.look import ASCII, UNICODE, chosen
-from stackscope.tui.timeline import timeline
+from stackscope.tui.timeline import recent, timeline
 
 SECOND = 1_000_000_000
 TEXT = st.text(max_size=60)
@@ -176,3 +176,13 @@ def test_no_axis_is_wider_than_its_chart(room: int, changes: list[tuple[int, str
     line = timeline(history(120, last=120, changes=marks), room)
     assert width(line.axis(UNICODE, "name")) <= room
     assert len(line.of("tokens_per_s")) == room
+
+
+def test_a_scale_is_made_for_what_is_shown() -> None:
+    """What has left the chart no longer sets its scale, and what is on it is below its top."""
+    long = history(600, last=600)
+    for room in (20, 56, 116, 196):
+        shown = [value for value in timeline(long, room).of("tokens_per_s") if value is not None]
+        reach = [point.tokens_per_s for point in recent(long, room) if point.tokens_per_s is not None]
+        assert min(reach) <= min(shown)
+        assert min(reach) >= 600 - 120 - room

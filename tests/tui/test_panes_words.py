@@ -185,7 +185,7 @@ def test_the_cache_says_that_it_is_off() -> None:
 def test_nothing_looked_up_is_no_rate() -> None:
     minute = plain_window(lookup_tokens=0, useful_hit_tokens=0, useful_hit_rate=None)
     text = words("prefix", msgspec.structs.replace(running(), minute=minute, history=History(bin_ns=SECOND)))
-    assert "nothing was looked up in the last minute" in text
+    assert "Nothing was looked up in the last minute." in text
     assert "%" not in text
 
 

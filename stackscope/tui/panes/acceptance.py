@@ -72,7 +72,9 @@ class AcceptancePane(Pane):
 
 def is_off(snapshot: Snapshot) -> bool:
     """Whether it is known that nothing drafts, and none of the last drafts is left in the window."""
-    return snapshot.config is not None and snapshot.config.speculation == "off" and not snapshot.now.drafted
+    now = snapshot.now
+    has_drafted = bool(now.drafted) or (now.tokens_per_forward or 0.0) > 1.0
+    return snapshot.config is not None and snapshot.config.speculation == "off" and not has_drafted
 
 
 def _notes(window: Window) -> tuple[Line, ...]:

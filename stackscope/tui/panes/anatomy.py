@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from stackscope import units
-from stackscope.tui.charts import bar, stacked_area, stacked_bar, swatch
+from stackscope.tui.charts import bar, signs, stacked_area, stacked_bar, swatch
 from stackscope.tui.compose import Rows, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp, Size
@@ -54,7 +54,7 @@ class AnatomyPane(Pane):
     def drawn(self, context: Context) -> Drawn:
         snapshot, size = context.snapshot, context.size
         window = snapshot.now if snapshot.now.parts else snapshot.minute
-        line = timeline(snapshot.history, size.width)
+        line = timeline(snapshot.history, size.width - 1)
         columns = _shares(line)
         if not window.parts and all(column is None for column in columns):
             return Drawn(wrapped(_missing(snapshot), size.width))
@@ -178,4 +178,6 @@ def _cell(row: Row, width: int, look: Look) -> Line:
 
 
 def _history(line: Timeline, columns: list[tuple[float, ...] | None], height: int, look: Look) -> tuple[Line, ...]:
-    return stacked_area(columns, height, look, [column for column, _ in line.marks])
+    """The shares over time, and behind them the signs of the parts that are there now."""
+    chart = stacked_area(columns, height, look, [column for column, _ in line.marks])
+    return tuple((*row, sign) for row, sign in zip(chart, signs(columns[-1], height, look), strict=True))

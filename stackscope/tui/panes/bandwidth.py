@@ -70,9 +70,9 @@ def _was_moved(snapshot: Snapshot) -> bool:
 
 
 def _missing(snapshot: Snapshot) -> str:
-    if snapshot.header is not None and snapshot.header.model is None:
+    if snapshot.minute.steps > 0 or (snapshot.header is not None and snapshot.header.model is None):
         return "The model's geometry is not known, so neither are the bytes it moves."
-    return "Nothing was moved in the last minute."
+    return "There was no step in the last minute."
 
 
 def _total(values: list[float | None]) -> float | None:

@@ -149,9 +149,11 @@ def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[
         figure("pressure", units.percent(sample.cpu_pressure)),
         figure("memory", _of(None if free is None or total is None else total - free, total)),
         figure("engine RSS", units.data_size(sample.rss_bytes)),
-        figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)),
-        () if sample.throttled_share else figure("held by quota", units.percent(sample.throttled_share)),
     ]
+    if sample.frequency_mhz is not None:
+        items.append(figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)))
+    if sample.throttled_share == 0:
+        items.append(figure("held by quota", units.percent(0.0)))
     return flowed(items, room, 2)
 
 

@@ -9,7 +9,7 @@ from stackscope.tui.charts import ceiling
 from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
-from stackscope.tui.series import framed_area
+from stackscope.tui.series import framed_area, known
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class IdleComputePane(Pane):
         top = snapshot.compute_ceiling
         rows = Rows()
         is_measured = top is not None
-        scale = top if top is not None else ceiling(values)
+        scale = top if top is not None else ceiling(known(context, "flops_per_s"))
         rows.fill(
             0, 1, max(size.height - 1, 1),
             lambda n: framed_area(context, values, n, top=scale, spelled=units.scaled, has_spare=is_measured),
@@ -58,9 +58,9 @@ def idle_share(snapshot: Snapshot) -> float | None:
 
 
 def _missing(snapshot: Snapshot) -> str:
-    if snapshot.header is not None and snapshot.header.model is None:
+    if snapshot.minute.steps > 0 or (snapshot.header is not None and snapshot.header.model is None):
         return "The model's geometry is not known, so neither are its FLOPs."
-    return "No step has computed anything in the last minute."
+    return "There was no step in the last minute."
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:

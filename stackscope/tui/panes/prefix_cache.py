@@ -62,6 +62,8 @@ class PrefixCachePane(Pane):
 
 
 def _notes(window: Window) -> tuple[Line, ...]:
+    if window.useful_hit_rate is None:
+        return ()
     rate = quantity(units.percent(window.useful_hit_rate), "headline")
     return ((*rate, Span(" useful, last minute", "label")), (*rate, Span(" useful", "label")), rate)
 
@@ -70,7 +72,7 @@ def _reused(context: Context, window: Window) -> tuple[Line, ...]:
     """Tokens spared of those looked up, as numbers and as a bar."""
     room = context.size.width
     if not window.lookup_tokens:
-        return (said("nothing was looked up in the last minute"),)
+        return wrapped("Nothing was looked up in the last minute.", room)
     saved, looked_up = units.count(window.useful_hit_tokens), units.count(window.lookup_tokens)
     whole: Line = (
         Span("reused ", "label"), Span(saved, "value"), Span(" of ", "label"), Span(looked_up, "value"),

@@ -126,7 +126,7 @@ def _table(latency: Latency, room: int) -> tuple[Line, ...]:
     head = Span(f"{'':{_LABEL}}" + "".join(f"{name:>{_COLUMN}}" for name in columns), "label")
     lines: list[Line] = [(head,)]
     for label, spread in (
-        ("TTFT", latency.ttft), ("step gap", latency.step_gap), ("TPOT", latency.tpot), ("whole", latency.e2e),
+        ("TTFT", latency.ttft), ("step gap", latency.step_gap), ("TPOT", latency.tpot), ("request", latency.e2e),
     ):  # fmt: skip
         line: list[Span] = [Span(f"{label:<{_LABEL}}", "label")]
         for name in columns:

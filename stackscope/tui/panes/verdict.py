@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
+from stackscope.analysis.live.verdict import BASIS
 from stackscope.tui.compose import GAP, Rows, flow, flowed, quantity, said, shortened, wrapped
 from stackscope.tui.lines import Line, Span, printable, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
@@ -68,7 +69,8 @@ def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
     name = (Span(printable(verdict.name or "").upper(), "headline"),)
     share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
     head = flow((name, share), room)
-    sentence = said(printable(verdict.sentence), "")
+    # The border says on what grounds.
+    sentence = said(printable(verdict.sentence.removesuffix(f"; {BASIS}")), "")
     told = shortened(sentence, room - width(head) - GAP, ellipsis)
     return (*head, Span(" " * GAP), *told) if width(told) * 2 > width(sentence) else head
 
