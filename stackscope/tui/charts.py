@@ -67,10 +67,10 @@ def sparkline(
     places = sorted(mark for mark in marks if 0 <= mark < len(values))
     if not places:
         return (Span("".join(characters), style),) if characters else ()
-    styles = [style] * len(characters)
+    cells = [(character, style) for character in characters]
     for place in places:
-        characters[place], styles[place] = look.mark, "mark"
-    return runs(characters, styles)
+        cells[place] = (look.mark, "mark")
+    return runs(cells)
 
 
 def area(
@@ -79,40 +79,36 @@ def area(
 ) -> tuple[Line, ...]:  # fmt: skip
     """A filled area from 0 to `top`, `height` lines of a cell for each value. `has_spare` fills what is left above it
     in another shade: what could still be spent."""
-    levels, gap = look.levels, look.gap
+    top, whole = _divisor(top), height * (len(look.levels) - 1)
+    marked = frozenset(marks)
+    columns = [
+        _filled(
+            -1 if value is None or not math.isfinite(value) else max(round(min(max(value / top, 0.0), 1.0) * whole), 1),
+            height, look, style, column in marked, has_spare,
+        )
+        for column, value in enumerate(values)
+    ]  # fmt: skip
+    return tuple(map(runs, zip(*columns, strict=True))) if columns else ((),) * height
+
+
+@lru_cache(maxsize=2048)
+def _filled(filled: int, height: int, look: Look, style: str, is_marked: bool, has_spare: bool) -> tuple[Cell, ...]:
+    """Cells of a column from the top, filled by so many levels; -1 is not known."""
+    levels, is_blended = look.levels, look.is_blended
     n = len(levels) - 1
-    whole, top = height * n, _divisor(top)
-    filled = [
-        -1 if value is None or not math.isfinite(value) else max(round(min(max(value / top, 0.0), 1.0) * whole), 1)
-        for value in values
-    ]
-    marked = set(marks)
-    over = f"mark.inside on {style}" if look.is_blended else "mark"
-    partial = f"{style} on spare" if has_spare and look.is_blended else style
-    empty = look.spare if has_spare and not look.is_blended else gap
-    back = ("spare on spare" if look.is_blended else "spare") if has_spare else ""
-    lines = []
-    for row in range(height - 1, -1, -1):
-        base = row * n
-        characters, styles = [], []
-        for column, eighths in enumerate(filled):
-            level = eighths - base
-            if column in marked and (level >= n or level <= 0):
-                character, name = look.mark, over if level >= n else "mark"
-                if has_spare and look.is_blended and eighths >= 0 and level <= 0:
-                    name = "mark on spare"
-            elif eighths < 0:
-                character, name = gap, ""
-            elif level >= n:
-                character, name = levels[n], style
-            elif level > 0:
-                character, name = levels[level], partial
-            else:
-                character, name = empty, back
-            characters.append(character)
-            styles.append(name)
-        lines.append(runs(characters, styles))
-    return tuple(lines)
+    above = (look.gap, "")
+    if has_spare and filled >= 0:
+        above = (look.gap, "spare on spare") if is_blended else (look.spare, "spare")
+    whole = (levels[n], style)
+    if is_marked:
+        whole = (look.mark, f"mark.inside on {style}" if is_blended else "mark")
+        above = (look.mark, "mark on spare" if above[1] == "spare on spare" else "mark")
+    partial = f"{style} on spare" if has_spare and is_blended else style
+    full, rest = divmod(max(filled, 0), n)
+    drawn = [above] * (height - full - bool(rest))
+    if rest:
+        drawn.append((levels[rest], partial))
+    return (*drawn, *([whole] * full))
 
 
 def bar(share: float | None, width: int, look: Look, style: str = "chart") -> Line:
@@ -181,10 +177,7 @@ def stacked_area(
     for column in marks:
         if 0 <= column < len(drawn):
             drawn[column] = tuple(_marked(cell, look) for cell in drawn[column])
-    return tuple(
-        runs([cells[row][0] for cells in drawn], [cells[row][1] for cells in drawn])
-        for row in range(height - 1, -1, -1)
-    )
+    return tuple(map(runs, zip(*drawn, strict=True))) if drawn else ((),) * height
 
 
 def signs(shares: Sequence[float] | None, height: int, look: Look) -> tuple[Span, ...]:
@@ -213,7 +206,7 @@ def _gaps(height: int, look: Look) -> tuple[Cell, ...]:
 
 @lru_cache(maxsize=2048)
 def _column(shares: tuple[float, ...], height: int, look: Look) -> tuple[Cell, ...]:
-    """Cells of one column from the bottom. Kept, since a column stays the same while it moves across the chart."""
+    """Cells of one column from the top. Kept, since a column stays the same while it moves across the chart."""
     n = len(look.levels) - 1 if look.is_blended else _FINE
     bounds = _bounds(shares, height * n)
     drawn = []
@@ -231,7 +224,7 @@ def _column(shares: tuple[float, ...], height: int, look: Look) -> tuple[Cell, .
             if end == top:
                 break
         drawn.append(_cell(inside, n, look))
-    return tuple(drawn)
+    return tuple(reversed(drawn))
 
 
 def _bounds(shares: Sequence[float], levels: int) -> list[tuple[int, int]]:
@@ -269,14 +262,20 @@ def _marked(cell: Cell, look: Look) -> Cell:
     return look.mark, f"{behind}.label" if behind and look.is_blended else "mark"
 
 
-def runs(characters: Sequence[str], styles: Sequence[str]) -> Line:
-    """Characters with a style each as spans."""
-    spans = []
-    start = 0
-    for index in range(1, len(characters) + 1):
-        if index == len(characters) or styles[index] != styles[start]:
-            spans.append(Span("".join(characters[start:index]), styles[start]))
-            start = index
+def runs(cells: Iterable[Cell]) -> Line:
+    """Cells as spans, those beside each other that share a style as one."""
+    spans: list[Span] = []
+    text: list[str] = []
+    current = ""
+    for character, style in cells:
+        if style == current:
+            text.append(character)
+        else:
+            if text:
+                spans.append(Span("".join(text), current))
+            text, current = [character], style
+    if text:
+        spans.append(Span("".join(text), current))
     return tuple(spans)
 
 

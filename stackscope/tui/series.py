@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope import units
 from stackscope.tui.charts import area, ceiling, labelled, sparkline
 from stackscope.tui.lines import Line, Span, cells
-from stackscope.tui.timeline import recent, timeline
+from stackscope.tui.timeline import known, timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def add_chart(
     spelled: Callable[[float], str] = units.number, top: float | None = None, style: str = "chart",
 ) -> None:  # fmt: skip
     """A series of the last minute as a block of a pane: one line where that is all there is, else an area."""
-    values = known(context, field)
+    values = known(context.snapshot.history, field, context.size.width)
     if not values:
         return
     scale = ceiling(values) if top is None else top
@@ -34,8 +34,7 @@ def add_chart(
     def make(height: int) -> tuple[Line, ...]:
         if height < LEAST_FRAMED:
             return _beside_label(context, field, label, height, spelled=spelled, top=scale, style=style)
-        series = [getattr(point, field) for point in context.snapshot.history.points]
-        return framed_area(context, series, height, top=scale, spelled=spelled, style=style, name=label)
+        return framed_area(context, field, height, top=scale, spelled=spelled, style=style, name=label)
 
     rows.fill(rank, 1, max(context.size.height, 1), make)
 
@@ -55,12 +54,6 @@ def _beside_label(
     return ((head, *upper, scale), *((indent, *other) for other in others))
 
 
-def known(context: Context, field: str) -> list[float]:
-    """What is known of a series by its name in `Point`, as far back as charts go."""
-    points = recent(context.snapshot.history, context.size.width)
-    return [value for point in points if (value := getattr(point, field)) is not None]
-
-
 def over_time(
     context: Context, field: str, label: str, room: int, *, spelled: Callable[[float], str] = units.number,
     top: float | None = None, style: str = "chart",
@@ -69,7 +62,7 @@ def over_time(
 
     Nothing where nothing is known, or where there is no room.
     """
-    values = known(context, field)
+    values = known(context.snapshot.history, field, context.size.width)
     top = ceiling(values) if top is None else top
     head, scale = f"{label} " if label else "", f" 0–{spelled(top)}"
     width = room - cells(head) - cells(scale)
@@ -81,12 +74,12 @@ def over_time(
 
 
 def framed_area(
-    context: Context, values: list[float | None], height: int, *, top: float, spelled: Callable[[float], str],
+    context: Context, field: str, height: int, *, top: float, spelled: Callable[[float], str],
     has_spare: bool = False, style: str = "chart", name: str = "",
 ) -> tuple[Line, ...]:  # fmt: skip
     """The last minute as an area of `height` lines; from 3 lines on behind its scale, and above a line of time.
 
-    `values` by point of the history. `has_spare`: what is left below `top` is shaded. `name` says what it is.
+    `has_spare`: what is left below `top` is shaded. `name` says what it is.
     """
     history, look, room = context.snapshot.history, context.look, context.size.width
     labels = {0: spelled(top), height - 2: "0"}
@@ -96,8 +89,8 @@ def framed_area(
     if height < 3 or room < margin + 1 + LEAST_CHART:
         line = timeline(history, room)
         columns = [column for column, _ in line.marks]
-        return area(line.means(values), height, look, top, marks=columns, style=style, has_spare=has_spare)
+        return area(line.of(field), height, look, top, marks=columns, style=style, has_spare=has_spare)
     line = timeline(history, room - margin - 1)
     columns = [column for column, _ in line.marks]
-    chart = area(line.means(values), height - 1, look, top, marks=columns, style=style, has_spare=has_spare)
+    chart = area(line.of(field), height - 1, look, top, marks=columns, style=style, has_spare=has_spare)
     return (*labelled(chart, labels, look, margin), (Span(" " * (margin + 1)), *line.axis(look, name)))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.tui.lines import Line, Span, cells, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Sequence
 
     from stackscope.analysis.live.snapshot import History, Point
     from stackscope.tui.look import Look
@@ -39,18 +41,17 @@ class Timeline:
 
     def of(self, field: str) -> list[float | None]:
         """A series by its name in `Point`: the mean of what is known in each column."""
-        return self.means([getattr(point, field) for point in self.history.points])
-
-    def means(self, values: list[float | None]) -> list[float | None]:
-        """A value per point as a value per column."""
+        values = list(map(_getter(field), self.history.points[max(self.first, 0) :]))
         if self.per == 1:
             padded: list[float | None] = [None] * max(-self.first, 0)
-            return (padded + values[max(self.first, 0) :])[: self.width]
-        return [_mean(values[max(start, 0) : max(start + self.per, 0)]) for start in self.starts()]
+            return (padded + values)[: self.width]
+        return [_mean(values[start:end]) for start, end in self.bounds()]
 
-    def starts(self) -> range:
-        """Index of each column's first bin among the points."""
-        return range(self.first, self.first + self.width * self.per, self.per)
+    def bounds(self) -> Iterator[tuple[int, int]]:
+        """First and last bin of each column, counted from the first point that is shown."""
+        shift = max(self.first, 0)
+        for start in range(self.first - shift, self.first - shift + self.width * self.per, self.per):
+            yield max(start, 0), max(start + self.per, 0)
 
     def axis(self, look: Look, name: str = "") -> Line:
         """The line below a chart: what it shows, how far it reaches back, what was changed where, and now."""
@@ -94,7 +95,17 @@ def recent(history: History, width: int) -> tuple[Point, ...]:
     return history.points[-(math.ceil(MINUTE_NS / max(history.bin_ns, 1)) + width) :]
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+@cache
+def _getter(field: str) -> attrgetter[float | None]:
+    return attrgetter(field)
+
+
+def known(history: History, field: str, width: int) -> list[float]:
+    """What is known of a series by its name in `Point`, as far back as a chart of so many columns goes."""
+    return [value for value in map(_getter(field), recent(history, width)) if value is not None]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     total = sum(known)
     if not math.isfinite(total):

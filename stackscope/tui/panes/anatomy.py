@@ -89,11 +89,11 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
 
 def _shares(line: Timeline) -> list[tuple[float, ...] | None]:
     """Mean shares in each column; `None` where there was no step."""
-    points = [point.shares for point in line.history.points]
+    shares = [point.shares for point in line.history.points[max(line.first, 0) :]]
     if line.per == 1:
         padded: list[tuple[float, ...] | None] = [None] * max(-line.first, 0)
-        return (padded + points[max(line.first, 0) :])[: line.width]
-    return [_mean([s for s in points[max(i, 0) : max(i + line.per, 0)] if s is not None]) for i in line.starts()]
+        return (padded + shares)[: line.width]
+    return [_mean([s for s in shares[start:end] if s is not None]) for start, end in line.bounds()]
 
 
 def _mean(shares: list[tuple[float, ...]]) -> tuple[float, ...] | None:

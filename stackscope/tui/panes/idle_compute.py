@@ -9,7 +9,8 @@ from stackscope.tui.charts import ceiling
 from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
-from stackscope.tui.series import framed_area, known
+from stackscope.tui.series import framed_area
+from stackscope.tui.timeline import known
 from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
@@ -36,16 +37,16 @@ class IdleComputePane(Pane):
         snapshot, size = context.snapshot, context.size
         if not has_begun(snapshot):
             return Drawn(wrapped(awaited(snapshot, "what it computes shows here"), size.width))
-        values = [point.flops_per_s for point in snapshot.history.points]
-        if snapshot.now.flops_per_s is None and all(value is None for value in values):
+        seen = known(snapshot.history, "flops_per_s", size.width)
+        if snapshot.now.flops_per_s is None and not seen:
             return Drawn(wrapped(_missing(snapshot), size.width))
         top = snapshot.compute_ceiling
         rows = Rows()
         is_measured = top is not None
-        scale = top if top is not None else ceiling(known(context, "flops_per_s"))
+        scale = top if top is not None else ceiling(seen)
         rows.fill(
             0, 1, max(size.height - 1, 1),
-            lambda n: framed_area(context, values, n, top=scale, spelled=units.scaled, has_spare=is_measured),
+            lambda n: framed_area(context, "flops_per_s", n, top=scale, spelled=units.scaled, has_spare=is_measured),
         )  # fmt: skip
         rows.add(1, _figures(snapshot, size.width))
         return Drawn(rows.laid_out(size.height), _notes(snapshot))
