@@ -29,15 +29,16 @@ _LEFT: Final = 40
 
 def details(step: StepRecord, threads: int | None, room: int, look: Look) -> tuple[Line, ...]:
     """Everything about a step, in lines of at most `room` cells. `threads`: `None` is not known."""
-    head = [_head(step, room, look), stacked_bar(parts(step), room, look)]
-    head += [(Span(text, "warning"),) for text in flags(step)]
+    lines = [_head(step, room, look), stacked_bar(parts(step), room, look)]
+    lines += [(Span(text, "warning"),) for text in flags(step)]
     if room < TWO_COLUMNS:
-        left, right = _phases(step, room, look), _rest(step, threads, room, look)
-        return (*head, (), *left, (), *right)
-    left, right = _phases(step, _LEFT, look), _rest(step, threads, room - _LEFT - 3, look)
-    n = max(len(left), len(right))
-    both = [beside(left[y] if y < len(left) else (), right[y] if y < len(right) else (), _LEFT) for y in range(n)]
-    return (*head, (), *both)
+        lines += [(), *_phases(step, room, look), (), *_rest(step, threads, room, look)]
+    else:
+        left, right = _phases(step, _LEFT, look), _rest(step, threads, room - _LEFT - 3, look)
+        lines.append(())
+        for y in range(max(len(left), len(right))):
+            lines.append(beside(left[y] if y < len(left) else (), right[y] if y < len(right) else (), _LEFT))
+    return tuple(fitted(line, room, look.ellipsis) if width(line) > room else line for line in lines)
 
 
 def _head(step: StepRecord, room: int, look: Look) -> Line:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
 
-class RowList(Scrolled):
+class RowList(Scrolled, inherit_bindings=False):
     """Rows that arrows, pages and clicks go through. Subclasses make the lines, by `line_at`."""
 
     BINDINGS: ClassVar = [

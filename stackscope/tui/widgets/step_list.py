@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackscope.tui.lines import Line
 
 
-class StepList(Scrolled):
+class StepList(Scrolled, inherit_bindings=False):
     """Rows of a waterfall, the newest at the bottom, one of them selected."""
 
     BINDINGS: ClassVar = [
