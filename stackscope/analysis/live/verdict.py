@@ -22,6 +22,12 @@ LEAST_LEAD: Final = 0.10
 MOST_UNEXPLAINED: Final = 0.10
 HOLD_NS: Final = 2_000_000_000
 """How long another name must lead before it takes over."""
+SHORT_HOLD_NS: Final = 1_000_000_000
+"""The same where it has left the name that stands far behind."""
+FAR: Final = 3.0
+"""Times the share of the name that stands."""
+LEAST_TOLD: Final = 0.005
+"""Smaller shares are not worth rejecting."""
 
 DECODE: Final = "Decode forward"
 PREFILL: Final = "Prefill"
@@ -38,7 +44,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Parts of the wall time that are named together. Decode and verify rows share forwards, which are timed as a whole."""
 
-_BASIS: Final = "by phase shares alone"
+BASIS: Final = "by phase shares alone"
 _HOST_WORK: Final = {"sample": "sampling", "schedule": "scheduling", "emit": "emitting text", "shadow": "shadows"}
 
 
@@ -54,13 +60,15 @@ class Verdicts:
 
     def update(self, at_ns: int, parts: Mapping[str, float] | None) -> None:
         """Take the shares of `snapshot.PARTS` in the last seconds up to `at_ns`. `None`: not known."""
-        name = None if parts is None else leader(grouped(parts))
+        shares = {} if parts is None else grouped(parts)
+        name = leader(shares) if shares else None
         if name == self._name:
             self._candidate_since_ns = None
             return
         if self._candidate_since_ns is None or name != self._candidate:
             self._candidate, self._candidate_since_ns = name, at_ns
-        if at_ns - self._candidate_since_ns >= HOLD_NS:
+        is_far = name is not None and self._name is not None and shares[name] >= FAR * shares[self._name]
+        if at_ns - self._candidate_since_ns >= (SHORT_HOLD_NS if is_far else HOLD_NS):
             if self._name is not None:
                 self._previous = self._name
             self._name, self._since_ns = name, self._candidate_since_ns
@@ -81,10 +89,8 @@ class Verdicts:
             basis="phases",
             name=name,
             share=shares[name],
-            sentence=f"{_number_behind(name, window, parts)}; {_BASIS}",
-            rejected=tuple(
-                [f"{other.lower()} {units.percent(shares[other])}" for other in others if shares[other] > 0]
-            ),
+            sentence=f"{_number_behind(name, window, parts)}; {BASIS}",
+            rejected=tuple([_share_of(other, shares) for other in others if shares[other] >= LEAST_TOLD]),
             since_ns=self._since_ns,
             previous=self._previous,
         )
@@ -112,7 +118,7 @@ def _why_none(unexplained: float, shares: Mapping[str, float]) -> str:
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
     return (
         f"nothing dominates: {first.lower()} {units.percent(shares[first])}, "
-        f"{second.lower()} {units.percent(shares[second])}; {_BASIS}"
+        f"{second.lower()} {units.percent(shares[second])}; {BASIS}"
     )
 
 
