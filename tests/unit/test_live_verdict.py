@@ -73,6 +73,19 @@ def test_another_name_takes_over_after_two_seconds_and_remembers_the_last() -> N
     assert (found.name, found.previous, found.since_ns) == (DRAFTING, DECODE, 5 * 10**9)
 
 
+def test_a_name_left_far_behind_goes_sooner() -> None:
+    """A toggle can turn everything over; a name with a few per cent should not stand for long."""
+    far = parts(decode=0.05, prefill=0.95)
+    course = throughout(DECODING, 4.0)
+    assert told(*course, *throughout(far, 0.5, after=5 * 10**9)).name == DECODE
+    assert told(*course, *throughout(far, 1.0, after=5 * 10**9)).name == PREFILL
+
+
+def test_what_is_next_to_nothing_is_not_worth_rejecting() -> None:
+    found = told(*throughout(parts(decode=0.98, idle=0.016, draft=0.004), 2.0))
+    assert found.rejected == ("idle 1.60 %",)
+
+
 def test_what_goes_back_and_forth_does_not_flicker() -> None:
     course = throughout(DECODING, 4.0)
     for second in range(5, 40, 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -286,3 +287,25 @@ def test_records_are_summed_together_only_up_to_a_bound() -> None:
     """What waits is summed up when it is many, without anybody looking."""
     view = fed(header(), *steady(view_module.MOST_PENDING))
     assert len(view.steps) == view_module.MOST_PENDING
+
+
+def test_a_change_is_measured() -> None:
+    """Twelve seconds of about 10 ms a step, then as long at half of it: the event tells about twice the speed."""
+    dice = random.Random(3)
+    records: list[AnyRecord] = [header(workload={"concurrency": 1})]
+    now = n = 0
+    for epoch, typical_ns in enumerate((10 * MS, 5 * MS)):
+        until_ns = now + 12 * SECOND
+        while now < until_ns:
+            duration_ns = round(typical_ns * dice.lognormvariate(0, 0.05))
+            records.append(decoding(n, now, duration_ns, epoch=epoch))
+            now, n = now + duration_ns, n + 1
+        if epoch == 0:
+            other = msgspec.structs.replace(CONFIG, threads=4)
+            records.append(ConfigEvent(at_ns=now, epoch=1, kind="live", changes={"threads": (2, 4)}, config=other))
+    event = fed(*records).snapshot(now).events[0]
+    assert event.effect is not None
+    assert event.effect.state == "measured"
+    assert event.effect.tokens is not None
+    assert event.effect.tokens.is_distinguishable
+    assert event.effect.tokens.value == pytest.approx(2, rel=0.05)

@@ -116,10 +116,11 @@ def _why_none(unexplained: float, shares: Mapping[str, float]) -> str:
     if leader(shares) is not None:
         return "two seconds of steps are needed"
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    return (
-        f"nothing dominates: {first.lower()} {units.percent(shares[first])}, "
-        f"{second.lower()} {units.percent(shares[second])}; {BASIS}"
-    )
+    return f"nothing dominates: {_share_of(first, shares)}, {_share_of(second, shares)}; {BASIS}"
+
+
+def _share_of(name: str, shares: Mapping[str, float]) -> str:
+    return f"{name.lower()} {units.percent(shares[name])}"
 
 
 def _number_behind(name: str, window: Window, parts: Mapping[str, float]) -> str:
