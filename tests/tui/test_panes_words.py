@@ -288,6 +288,13 @@ def test_a_prompt_of_unknown_length_is_not_given_one() -> None:
     assert "448/-" in words("requests", running(), 98)
     halfway = msgspec.structs.replace(make_requests()[2], prompt_tokens=900)
     assert "448/900" in words("requests", msgspec.structs.replace(running(), requests=(halfway,)), 98)
+    long = msgspec.structs.replace(halfway, prompt_tokens=32_768, prefilled=8_192)
+    assert "prefill 25 %" in words("requests", msgspec.structs.replace(running(), requests=(long,)), 98)
+
+
+def test_the_table_has_what_matters_in_half_a_screen() -> None:
+    header = words("requests", running(), 58, 9, selected=611).split(" done ")[1]
+    assert header.startswith("request phase prompt hits out accepted")
 
 
 def test_the_end_of_a_text_is_shown() -> None:

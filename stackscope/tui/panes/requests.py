@@ -34,11 +34,16 @@ ENDS: Final = {
 """How a request ended, in words."""
 
 
+_PROMPT: Final = 9
+"""Cells of a prompt's length; of a longer progress the share is told."""
+
+
 def _prompt(request: RequestView) -> str:
     if request.prompt_tokens is None:
         return f"{units.count(request.prefilled)}/{units.UNKNOWN}"
     if request.prefilled < request.prompt_tokens:
-        return f"{units.count(request.prefilled)}/{units.count(request.prompt_tokens)}"
+        progress = f"{units.count(request.prefilled)}/{units.count(request.prompt_tokens)}"
+        return progress if len(progress) <= _PROMPT else units.percent(request.prefilled / request.prompt_tokens)
     return units.count(request.prompt_tokens)
 
 
@@ -59,7 +64,7 @@ COLUMNS: Final = (
     Column("request", 7, 0, lambda request: units.count(request.id)),
     Column("slot", 4, 6, lambda request: units.count(request.slot)),
     Column("phase", 7, 1, _phase, is_number=False),
-    Column("prompt", 11, 3, _prompt),
+    Column("prompt", _PROMPT, 3, _prompt),
     Column("hits", 6, 4, lambda request: units.count(request.hit_tokens)),
     Column("out", 6, 2, lambda request: units.count(request.output_tokens)),
     Column("accepted", 8, 5, _acceptance),
