@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stackscope.engine.devices import Device
     from stackscope.engine.turn import Turn
     from stackscope.records import ConfigEvent, FinishReason, ModelSummary, RequestRecord
     from stackscope.toggles import EngineConfig
@@ -17,6 +18,7 @@ class EngineLike(Protocol):
     """What this process needs of the engine. One thread calls it, except for `interrupt`."""
 
     library: str
+    devices: tuple[Device, ...]
     softened: str | None
     config: EngineConfig
 

@@ -32,6 +32,11 @@ class InForce:
         """The same when a header was last composed."""
 
     @property
+    def config(self) -> EngineConfig | None:
+        """The configuration. `None`: the engine is not ready."""
+        return self._config
+
+    @property
     def epoch(self) -> int:
         return self._epoch
 

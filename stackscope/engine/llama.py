@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import llama_cpp
 import numpy as np
 from llama_cpp import llama_cpp as low
 
+from stackscope.engine.devices import registered
 from stackscope.errors import EngineError, LibraryError, ToggleRefusedError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stackscope.engine.abort import AbortFlag
+    from stackscope.engine.devices import Device
     from stackscope.engine.sizing import ContextSize
     from stackscope.toggles import EngineConfig
 
@@ -111,6 +114,16 @@ def library_description() -> str:
     """Binding version and the CPU features and backends in use, one line."""
     info = low.llama_print_system_info().decode(errors="replace").strip()
     return f"llama-cpp-python {llama_cpp.__version__} | {info}"
+
+
+def library_folder() -> Path:
+    """Where the library and its backends are."""
+    return Path(low._lib._name).parent
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices that this build has found."""
+    return registered(library_folder())
 
 
 def supports_offload() -> bool:

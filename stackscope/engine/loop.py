@@ -17,7 +17,7 @@ from stackscope.engine.backend import Backend
 from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
 from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want, wish
-from stackscope.engine.llama import DecodeStatus, library_description, start_library
+from stackscope.engine.llama import DecodeStatus, devices, library_description, start_library
 from stackscope.engine.openmp import usable_cores
 from stackscope.engine.requests import Requests, problem_of
 from stackscope.engine.residents import Residents
@@ -79,6 +79,7 @@ class Engine:
         self.text_is_read = True
         """Somebody wants the turns' texts."""
         self.library = library_description()
+        self.devices = devices()
         self.epoch = 0
         self._keep_text = keep_text
         self._watch = Stopwatch(clock)
@@ -121,10 +122,7 @@ class Engine:
     def submit(self, job: Job) -> None:
         """Queue a request. One that cannot run at all ends with an error record in the next turn."""
         sequence = Sequence(
-            job,
-            max_context=self.context_tokens,
-            piece=self.vocabulary.piece,
-            keep_text=self._keep_text,
+            job, max_context=self.context_tokens, piece=self.vocabulary.piece, keep_text=self._keep_text
         )
         problem = problem_of(job, self.context_tokens, self.vocabulary.n_vocab)
         if problem is None:

@@ -124,6 +124,11 @@ class EngineProcess:
         return self._pump.n_requests
 
     @property
+    def config(self) -> EngineConfig | None:
+        """The configuration in force, as far as records say. `None`: the engine is not ready."""
+        return self._pump.config
+
+    @property
     def n_dropped(self) -> int:
         """Display items that were dropped, because this process was slow to read."""
         return self._pump.n_dropped

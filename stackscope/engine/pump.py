@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from stackscope.engine.logring import LogRing
     from stackscope.records import AnyRecord, Header, Log
+    from stackscope.toggles import EngineConfig
 
 TICK_S: Final = 0.1
 """How often the recorder is asked to write what has waited long enough."""
@@ -164,6 +165,11 @@ class Pump(threading.Thread):
                 self._recorder = recorder
         if is_too_late:
             recorder.close(self._footer("done", self._now(), since=self._counts()))
+
+    @property
+    def config(self) -> EngineConfig | None:
+        """The configuration in force. `None`: the engine is not ready."""
+        return self._in_force.config
 
     def header_now(self, header: Header) -> Header:
         """The header of a recording that begins now, given that of the session."""

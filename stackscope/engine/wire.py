@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from stackscope import errors
+from stackscope.engine.devices import Device
 from stackscope.errors import EngineError, StackscopeError, UsageError
 from stackscope.records import ModelSummary
 from stackscope.session.format import without_surrogates
@@ -121,6 +122,8 @@ class Ready(Message, frozen=True, kw_only=True, omit_defaults=True, tag="ready")
     capabilities: tuple[str, ...]
     context_tokens: int
     """Most tokens, prompt and output together, that one request can have."""
+    devices: tuple[Device, ...] = ()
+    """What the library can compute on, this machine's processor included."""
     note: str | None = None
     """What the engine switched off because these models cannot have it. `None`: nothing."""
 

@@ -224,6 +224,7 @@ def open_session(
             config=engine.config,
             capabilities=engine.capabilities,
             context_tokens=engine.context_tokens,
+            devices=engine.devices,
             note=engine.softened,
         )
     )

@@ -33,6 +33,7 @@ from stackscope.workload.jobs import Job
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stackscope.engine.devices import Device
     from stackscope.records import FinishReason
     from stackscope.workload.spec import WorkloadSpec
 
@@ -112,6 +113,7 @@ class FakeEngine:
         self.config = config
         self._keep_text = keep_text
         self.library = "fake 1.0"
+        self.devices: tuple[Device, ...] = ()
         self.softened = None
         self.capabilities = ("phases",)
         self.context_tokens = 512

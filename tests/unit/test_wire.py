@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stackscope import errors
 from stackscope.engine import wire
+from stackscope.engine.devices import Device
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError, UsageError
 from stackscope.records import Log, Mark
 from stackscope.session.format import encode, encode_all
@@ -46,6 +47,7 @@ MESSAGES: list[wire.AnyMessage] = [
         config=EngineConfig(),
         capabilities=("phases",),
         context_tokens=4096,
+        devices=(Device(name="CUDA0", description="NVIDIA H100", type="gpu", pci_id="0000:01:00.0"),),
     ),
     wire.Text(gained=((1, "line\n!{"), (2, "é"))),
     wire.Dropped(display=3),
