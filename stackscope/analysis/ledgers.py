@@ -32,12 +32,13 @@ class Ledgers:
         self._draft: ModelSummary | None = None
         self._draft_name: str | None = None
         """What the configuration calls the draft model whose geometry is known."""
-        self._known: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger]] = []
+        self._known: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger | None]] = []
+        self._not_modelled: set[str] = set()
 
     @property
     def not_modelled(self) -> tuple[str, ...]:
         """What the cost leaves out of the models so far, in words."""
-        return tuple(sorted({what for _, ledger in self._known for what in ledger.not_modelled}))
+        return tuple(sorted(self._not_modelled))
 
     def begin(self, header: Header) -> Pricing:
         """Take the header; the cost of what it starts with."""
@@ -63,11 +64,18 @@ class Ledgers:
         draft = self._ledger(self._draft, config) if self._draft is not None and has_draft else None
         return Pricing(target, draft, config.threads)
 
-    def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger:
+    def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger | None:
+        """The ledger of a model. `None`: its summary contradicts itself, and nothing can be said of its cost."""
         key = (model, config.kv_type_k, config.kv_type_v)
         for known, ledger in self._known:
             if known == key:
                 return ledger
-        ledger = Ledger(*key)
+        ledger = None
+        try:
+            ledger = Ledger(*key)
+        except ValueError as error:
+            self._not_modelled.add(f"all of it ({error})")
+        else:
+            self._not_modelled.update(ledger.not_modelled)
         self._known.append((key, ledger))
         return ledger

@@ -288,6 +288,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """FLOP/s measured on this machine. `None`: not measured."""
     bandwidth_ceiling: float | None = None
     """Bytes per second measured on this machine. `None`: not measured."""
+    not_modelled: tuple[str, ...] = ()
+    """What bytes and FLOPs leave out of the models so far, in words."""
     ended: str | None = None
     """How the session ended, as its footer says."""
     log: tuple[str, ...] = ()

@@ -42,6 +42,11 @@ class Standing:
         return None if model is None else PurePath(model.path).stem or model.name
 
     @property
+    def not_modelled(self) -> tuple[str, ...]:
+        """What the cost leaves out of the models so far, in words."""
+        return self._ledgers.not_modelled
+
+    @property
     def limits(self) -> Limits:
         """What this machine was measured to do at most, as far as that holds for what is in force."""
         ceilings = None if self.header is None else self.header.ceilings

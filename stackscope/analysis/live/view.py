@@ -163,6 +163,7 @@ class LiveView:
             verdict=self._worded(state, now),
             compute_ceiling=None if limits.compute is None else limits.compute.value,
             bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
+            not_modelled=standing.not_modelled,
             ended=None if self._footer is None else self._footer.reason,
             log=tuple(self._log),
         )
