@@ -100,6 +100,7 @@ class Terminal:
     def end(self) -> int | None:
         """Quit, as a user does, and say with which status; kill what does not, and say `None`."""
         if self.process.poll() is None:
+            self.drain(0.5)  # A key right behind an escape would be another key.
             self.press("q")
             self.drain(2.0)
         status: int | None = None

@@ -73,6 +73,7 @@ class Soak:
         begun = time.monotonic()
         terminal.drain(5.0)
         while (spent := time.monotonic() - begun) < self._args.minutes * 60 and terminal.process.poll() is None:
+            terminal.drain(0.2)
             terminal.press("1")
             terminal.press(order.choice(TOGGLES))
             self.n_toggles += 1
