@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("engine_speed", "host_time", "recorder_cost")
+NAMES = ("engine_speed", "host_time", "recorder_cost", "live_view")
 
 
 def main() -> int:
