@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from stackscope.engine.devices import Device
 from stackscope.engine.turn import Answer, TextDelta, Turn
 from stackscope.errors import EngineError, ModelFileError, WorkloadError
 from stackscope.records import (
@@ -33,7 +34,6 @@ from stackscope.workload.jobs import Job
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stackscope.engine.devices import Device
     from stackscope.records import FinishReason
     from stackscope.workload.spec import WorkloadSpec
 
@@ -61,6 +61,8 @@ class Behaviour(msgspec.Struct, frozen=True):
     """Log lines per step."""
     text: int = 0
     """Characters of text for display per step and request."""
+    gpu: str = ""
+    """PCI id of the GPU that it says it computes on; none by default."""
     jammed: bool = False
     """Holds its requests and runs none."""
 
@@ -114,6 +116,8 @@ class FakeEngine:
         self._keep_text = keep_text
         self.library = "fake 1.0"
         self.devices: tuple[Device, ...] = ()
+        if behaviour.gpu:
+            self.devices = (Device(name="CUDA0", description="A GPU", type="gpu", pci_id=behaviour.gpu),)
         self.softened = None
         self.capabilities = ("phases",)
         self.context_tokens = 512
