@@ -27,7 +27,7 @@ from stackscope.engine.worker import EXIT_BUG, die_with
 from stackscope.errors import EngineError, StackscopeError
 from stackscope.experiments import protocol, stages
 from stackscope.experiments.assembly import weight_bytes
-from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards
+from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards, too_many
 from stackscope.experiments.reading import Sets, products, reads
 from stackscope.model.spec import load_spec
 
@@ -70,6 +70,8 @@ def measure(task: protocol.Task, say: Callable[[protocol.AnyMessage], None]) -> 
             forwards(backend.target, is_full=task.budget.is_full),
         )
         stages.curves(measurements, sampler, log, task.budget.curves_s, most=task.budget.most, progress=report)
+    for rows in too_many(backend.target):
+        log.unknown[f"forward of {rows}"] = "the context holds fewer tokens"
     if backend.trim_refusal is None:
         stages.depths(backend.target, sampler, log, task.budget, report)
     else:

@@ -149,6 +149,11 @@ def forwards(context: Context, *, is_full: bool) -> Iterator[TimedForward]:
                 yield TimedForward(item, context)
 
 
+def too_many(context: Context) -> list[int]:
+    """Row counts of the curve that this context has no room for."""
+    return [rows for rows in ROWS if decode_item(context, rows) is None and prefill_item(context, rows) is None]
+
+
 def draft_forwards(context: Context) -> Iterator[TimedForward]:
     """The draft model's forwards: one row for each sequence."""
     for rows in DRAFT_ROWS:

@@ -122,8 +122,8 @@ def depths(context: Context, sampler: Sampler, log: Log, budget: Budget, progres
     The memory must be able to forget the end of a sequence.
     """
     begun_ns, fill_ns = sampler.now(), FILL_SHARE * budget.contexts_s * 1e9
-    chunk = min(CHUNK, context.size.n_batch)
     last = min(context.size.n_ctx_seq - 1, DEEPEST[budget.is_full])
+    chunk = min(CHUNK, context.size.n_batch, max(1, last // 2))
     visited = [0]
     _visit(context, 0, sampler, log)
     cost_ns = 0
