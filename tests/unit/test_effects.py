@@ -68,6 +68,25 @@ class TestOrder:
             lengths.append(session.effect(at).after_s)
         assert sorted(set(lengths)) == [0.0, 3.0, 4.5, 7.0, 10.5, 16.0, 24.0, 36.0, 54.0, 60.0]
 
+    def test_what_varies_too_much_is_watched_for_longer_and_then_left(self) -> None:
+        session = steady()
+        at = session.toggle(threads=2)
+        wild = (300.0, 0.0, 20.0, 10.0, 250.0, 5.0, 400.0)
+        session.run(6, rates=wild)
+        effect = session.effect(at)
+        assert (effect.state, effect.tokens, effect.why) == (
+            "measuring",
+            None,
+            "the speed varies too much to tell yet",
+        )
+        session.toggle(threads=1)
+        effect = session.effect(at)
+        assert (effect.state, effect.tokens, effect.why) == (
+            "not comparable",
+            None,
+            "the speed varied too much to tell",
+        )
+
     def test_the_next_change_freezes_it_with_all_there_is(self) -> None:
         session = steady()
         first = session.toggle(threads=2)

@@ -12,7 +12,7 @@ standard errors by simulation.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -32,6 +32,7 @@ from stackscope.analysis.live.stretches import (
 from stackscope.records import ConfigEvent
 
 if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Ratio
     from stackscope.records import TrafficEvent
 
 WARM_UP_NS: Final = 1_000_000_000
@@ -42,6 +43,9 @@ MOST_WARM_UP_NS: Final = 30_000_000_000
 
 GROWTH: Final = 1.5
 """How much longer the stretch after a change must be for the next look."""
+
+VAGUE: Final = 2.0
+"""An interval that holds 1 and reaches farther than by this factor says nothing."""
 
 MOST_EFFECTS: Final = 256
 """Effects remembered."""
@@ -87,8 +91,6 @@ class _Change(msgspec.Struct):
     """Changes between `before` and this one: each stood too briefly to be compared with."""
     after: Stretch
     next_look_ns: float = LEAST_NS
-    looked_ns: int = 0
-    """Length of `after` at the last look."""
 
 
 class Effects:
@@ -203,10 +205,9 @@ class Effects:
             self._usual_share = None  # From the next block on: this one was chosen for having few prompts.
         return "prompts are being prefilled"
 
-    def _look(self, change: _Change) -> None:
+    def _look(self, change: _Change, *, is_last: bool = False) -> None:
         """Measure with what there is, and say when to look again."""
         before, after = change.before, change.after
-        change.looked_ns = after.wall_ns
         change.next_look_ns = max(change.next_look_ns, after.wall_ns) * GROWTH
         if not after.has_enough_tokens:
             change.next_look_ns = after.wall_ns
@@ -223,13 +224,8 @@ class Effects:
             why=difference_in_work(before, after, change.names),
         )
         if figures.why is None:
-            ratio = measured(before, after)
-            figures = msgspec.structs.replace(
-                figures,
-                state="measured" if ratio.is_distinguishable else "not distinguishable",
-                tokens=ratio,
-                why=_together(change.n_skipped),
-            )
+            changes = _told(measured(before, after), change.n_skipped, is_last=is_last or after.is_full)
+            figures = msgspec.structs.replace(figures, **changes)
         self._effects[change.at_ns] = figures
 
     def _interrupt(self, what: str, at_ns: int | None = None) -> None:
@@ -238,8 +234,7 @@ class Effects:
         if change is None:
             return
         if change.after.is_long_enough and change.after.has_enough_tokens:
-            if change.after.wall_ns > change.looked_ns:
-                self._look(change)
+            self._look(change, is_last=True)
         else:
             when = "" if at_ns is None else f" after {units.duration(at_ns - change.at_ns)}"
             self._effects[change.at_ns] = Effect(state="not comparable", why=f"{what}{when}, too soon to measure")
@@ -257,6 +252,16 @@ def _another(duration_ns: int) -> str:
 def _too_little_before(measured_ns: int) -> str:
     told = "nothing" if measured_ns == 0 else f"only {units.duration(measured_ns)}"
     return f"{told} of the configuration before it could be measured"
+
+
+def _told(ratio: Ratio, n_skipped: int, *, is_last: bool) -> dict[str, Any]:
+    """What an interval comes to: state, ratio, and what is to be said with it."""
+    if ratio.is_distinguishable or ratio.high <= VAGUE * ratio.value:
+        state = "measured" if ratio.is_distinguishable else "not distinguishable"
+        return {"state": state, "tokens": ratio, "why": _together(n_skipped)}
+    if is_last:
+        return {"state": "not comparable", "why": "the speed varied too much to tell"}
+    return {"state": "measuring", "why": "the speed varies too much to tell yet"}
 
 
 def _together(n_skipped: int) -> str | None:
