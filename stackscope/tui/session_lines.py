@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from stackscope import units
@@ -73,7 +74,8 @@ def row_line(entry: Entry, known: Digest, marks: Marks, room: int, look: Look) -
         state = f"{sign} {word}" if cols.state > 1 else sign
         line = (
             *head,
-            *fitted((Span(f"{model_of(entry, known)} ", "value"),), cols.model, look.ellipsis),
+            *fitted((Span(model_of(entry, known), "value"),), cols.model - 1, look.ellipsis),
+            Span(" "),
             *fitted((Span(workload_of(known)),), cols.workload, look.ellipsis),
             *_figures(entry, known, cols.hits),
             *fitted((Span(f"  {state}", "warning" if word in ("cut off", "being written") else "label"),),
@@ -125,10 +127,11 @@ def _date(entry: Entry, known: Digest, room: int) -> str:
 
 
 def model_of(entry: Entry, known: Digest) -> str:
-    """The target, and the file it came from where its name says more."""
+    """The target by its file, whose name tells the weights too."""
     if known.header is None:
         return printable(entry.path.name)
-    return printable(known.header.model.name) if known.header.model is not None else "unknown model"
+    model = known.header.model
+    return "unknown model" if model is None else printable(PurePath(model.path).stem or model.name)
 
 
 def workload_of(known: Digest) -> str:

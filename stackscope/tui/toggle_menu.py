@@ -85,7 +85,7 @@ def _toggle_line(index: int, now: Situation, cursor: Cursor, room: int, keymap: 
     sign = f"{look.cross} " if is_stopped else "  "
     key = Span(f" {keymap.shown(toggle.id):<2} ", "label" if is_stopped else "key")
     style = "title" if is_here else "label" if is_stopped else ""
-    name = fitted((Span(toggle.name, style),), max(min(room - 15, 21), 8), look.ellipsis)
+    name = fitted((Span(toggle.name, style),), max(min(room - 14, 21), 8), look.ellipsis)
     line = fitted((key, *name, Span(f"{sign}{value}", "label" if is_stopped else "value")), room, look.ellipsis)
     if not is_here:
         return line
@@ -136,8 +136,10 @@ def _below(offered: Sequence[Choice], now: Situation, snapshot: Snapshot, cursor
     if choice.refusal is not None:
         again = " Enter asks the engine once more." if choice.has_been_refused and now.unavailable is None else ""
         return [(), *wrapped(f"Refused: {choice.refusal}{again}", room, "warning")]
-    told = [*wrapped(cost(choice, snapshot), room)]
-    return [(), *told, *(wrapped(choice.note, room, "") if choice.note is not None else ())]
+    lines: list[Line] = [(), *wrapped(cost(choice, snapshot), room)]
+    for text in filter(None, (choice.note, choice.detail)):
+        lines += wrapped(text, room, "")
+    return lines
 
 
 def _first_shown(n: int, here: int, room: int) -> int:

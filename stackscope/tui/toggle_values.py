@@ -41,7 +41,9 @@ class Value:
     refusal: str | None = None
     """Why it cannot be had here, where that is known without asking the engine."""
     note: str | None = None
-    """What else choosing it changes or costs, as a sentence."""
+    """What else choosing it changes, as a sentence: it is said when it is chosen."""
+    detail: str | None = None
+    """What else there is to know about it, as a sentence: the menu has it."""
     is_cycled: bool = True
     """The key goes through it; the others are in the menu only."""
     is_current: bool | None = None
@@ -114,7 +116,7 @@ def flash(now: Situation) -> tuple[Value, ...]:
 
 def weights(now: Situation) -> tuple[Value, ...]:
     """Files with the weights of the same model, largest first."""
-    values = {v.label: Value(v.label, {"model": v.path}, note=f"{units.data_size(v.bytes)} on disk.") for v in
+    values = {v.label: Value(v.label, {"model": v.path}, detail=f"{units.data_size(v.bytes)} on disk.") for v in
               now.variants or ()}  # fmt: skip
     known = {value.changes["model"] for value in values.values()}
     for path in dict.fromkeys(str(path) for path in now.offered("model") if path not in known):

@@ -64,7 +64,9 @@ class Choice:
     refusal: str | None = None
     """Why it cannot be chosen. `None`: it can."""
     note: str | None = None
-    """What else it changes or costs, as a sentence."""
+    """What else it changes, as a sentence: it is said when it is chosen."""
+    detail: str | None = None
+    """What else there is to know about it, as a sentence."""
     is_cycled: bool = True
     has_been_refused: bool = False
     """It was the engine that refused it. Asking again is allowed: memory may have become free."""
@@ -212,6 +214,7 @@ def _choice(value: Value, toggle: Toggle, situation: Situation) -> Choice:
         kind=kind,
         refusal=situation.unavailable or refusal or engines,
         note=note,
+        detail=value.detail,
         is_cycled=value.is_cycled,
         has_been_refused=engines is not None and refusal is None,
     )

@@ -147,7 +147,7 @@ def test_lines_keep_to_the_room(room: int, tmp_path: Path) -> None:
 def test_a_line_tells_what_became_of_a_recording(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl.zst", steps=300, started="2026-11-29T20:15:03+01:00")
     line = plain(row_line(entry_of(path), digest_of(path), Marks(), 140, UNICODE))
-    assert line.split()[:4] == ["2026-11-29", "20:15", "synthetic", "synthetic"]
+    assert line.split()[:4] == ["2026-11-29", "20:15", "synthetic-F16", "synthetic"]
     assert line.split()[-2:] == ["✓", "whole"]
     assert state_of(digest_of(path), UNICODE, is_written=True) == ("●", "being written")
     broken = damaged(tmp_path / "b.jsonl.zst")

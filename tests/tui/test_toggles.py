@@ -140,7 +140,7 @@ def test_weights_offer_what_is_there_or_how_to_make_it() -> None:
     now = situation(variants=(Variant(F16, "F16", 2_000), Variant("/models/s-Q8_0.gguf", "Q8_0", 1_063)))
     choice = onward("weights", now)
     assert choice.changes == {"model": "/models/s-Q8_0.gguf"}
-    assert choice.note == "1.06 kB on disk."
+    assert (choice.note, choice.detail) == (None, "1.06 kB on disk.")
     alone = situation(variants=(Variant(F16, "F16", 2_000),))
     assert why_not("weights", alone) == (
         "There is no other variant of this model here. Make one: "
@@ -271,7 +271,7 @@ def test_what_the_engine_refuses_is_awaited_no_longer_and_passed_over_from_then_
     made.press("weights")
     assert control.asked == [{"model": "/b.gguf"}, {"model": "/c.gguf"}]
     made.forget()
-    assert made.choose("weights", "Q8_0") == Said("2 B on disk.", is_refusal=False)  # asked for again, on purpose
+    assert made.choose("weights", "Q8_0") is None  # asked for again, on purpose
     assert control.asked[-1] == {"model": "/b.gguf"}
 
 
