@@ -77,6 +77,8 @@ class LiveScreen(RunningScreen):
         Binding("down", "select(1)", show=False),
     ]
 
+    BLANK = True
+
     def __init__(self) -> None:
         super().__init__()
         self._places: Final = PageLayout()

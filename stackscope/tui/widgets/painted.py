@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from stackscope.tui.lines import fitted, plain
-from stackscope.tui.widgets.paint import background_of, strip
+from stackscope.tui.widgets.paint import Palette, palette_of, strip
 
 if TYPE_CHECKING:
     from stackscope.tui import theme
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class Painted(Widget):
-    """Lines of styled text, each as wide as the widget."""
+    """Lines of styled text, each as wide as the widget.
+
+    It has no border, padding or scrollbar of Textual's, and no colours but the palette's: so it can do without the
+    machinery for these, which takes longer than all the rest.
+    """
 
     DEFAULT_CSS: ClassVar[str] = "Painted { height: 1; }"
 
@@ -27,7 +31,10 @@ class Painted(Widget):
         super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
         self._strips: list[Strip] = []
-        self._kind: theme.Kind | None = None
+        self._room = 0
+        """Cells of each strip."""
+        self._palette: Palette | None = None
+        """`None`: not known, or no longer right."""
 
     @property
     def look(self) -> Look:
@@ -41,28 +48,39 @@ class Painted(Widget):
 
     def paint(self, *lines: Line) -> None:
         """Show these lines from now on, the first at the top."""
-        old, kind = self._lines, self.kind
-        if lines == old and kind == self._kind:
+        old, palette, room = self._lines, self._palette, self.size.width
+        if palette is None or palette.kind != self.kind or len(lines) != len(old) or room != self._room:
+            palette = self._palette = palette_of(self, self.kind)
+            self._strips = [strip(line, palette, room) for line in lines]
+            self._lines, self._room = lines, room
+            self.refresh()
             return
-        background = background_of(self)
-        if kind != self._kind or len(lines) != len(old):
-            self._strips = [strip(line, kind, background) for line in lines]
-            changed = [Region(0, 0, *self.size)]
-        else:
-            rows = [row for row, line in enumerate(lines) if line != old[row]]
+        rows = [row for row, line in enumerate(lines) if line is not old[row] and line != old[row]]
+        if rows:
             for row in rows:
-                self._strips[row] = strip(lines[row], kind, background)
-            changed = [Region(0, first, self.size.width, n) for first, n in _runs(rows)]
-        self._lines, self._kind = lines, kind
-        self.refresh(*changed)
+                self._strips[row] = strip(lines[row], palette, room)
+            self._lines = lines
+            self.refresh(*[Region(0, first, room, n) for first, n in _runs(rows)])
+
+    def notify_style_update(self) -> None:
+        """The stylesheet gave it another background, perhaps."""
+        self._palette = None
+        super().notify_style_update()
 
     def shown(self) -> str:
         """What is shown, without styles."""
         return "\n".join(plain(line) for line in self._lines)
 
-    def render_line(self, y: int) -> Strip:
-        """One line, as wide as the widget."""
-        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, background_of(self))
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The part of it that Textual asks for."""
+        x, y, width, height = crop
+        strips = self._strips[y : y + height]
+        if x or width != self._room:
+            strips = [strip.adjust_cell_length(x + width).crop(x, x + width) for strip in strips]
+        if len(strips) < height:
+            palette = self._palette or palette_of(self, self.kind)
+            strips += [Strip.blank(width, palette.background)] * (height - len(strips))
+        return strips
 
 
 class Bar(Painted):

@@ -38,6 +38,11 @@ class PaneView(Painted, can_focus=True):
         super().__init__(id=pane.id)
         self.pane: Final = pane
         self._drawn_from: Context | None = None
+        self._frame: tuple[object, ...] = ()
+        """What the border was made of, but for the note."""
+        self._note: Line = ()
+        self._inside: tuple[Line, ...] = ()
+        """The pane's lines in it."""
 
     def show(self, context: Context) -> None:
         """Draw the pane from this context; its size is taken from the widget."""
@@ -45,10 +50,21 @@ class PaneView(Painted, can_focus=True):
         columns, rows = self.size
         if columns < 3 or rows < 3:
             return
-        size = Size(columns - 2, rows - 2)
+        size, look = Size(columns - 2, rows - 2), context.look
         content = self.pane.content(replace(context, size=size))
         style = "border.focus" if self.has_focus else "border"
-        self.paint(*framed(self.pane.title, content.note, content.lines, size, style=style, look=context.look))
+        frame, lines = (size, style, look), content.lines
+        if frame != self._frame or len(lines) != len(self._inside):
+            whole = list(framed(self.pane.title, content.note, lines, size, style=style, look=look))
+        else:
+            whole = list(self._lines)
+            if content.note != self._note:
+                whole[0] = _top(self.pane.title, content.note, size.width, style, look)
+            for row, line in enumerate(lines):
+                if line != self._inside[row]:
+                    whole[row + 1] = _enclosed(line, size.width, style, look)
+        self._frame, self._note, self._inside = frame, content.note, lines
+        self.paint(*whole)
 
     def show_again(self) -> None:
         """Draw the same once more, as after a change of size or focus."""
@@ -72,19 +88,27 @@ def framed(
 
     `size` is the room inside.
     """
-    edge = _ASCII if look.is_ascii else _UNICODE
+    edge = _edge(look)
+    inside = [_enclosed(lines[row] if row < len(lines) else (), size.width, style, look) for row in range(size.height)]
+    bottom = Span(edge.bottom_left + edge.across * size.width + edge.bottom_right, style)
+    return (_top(title, note, size.width, style, look), *inside, (bottom,))
+
+
+def _top(title: str, note: Line, room: int, style: str, look: Look) -> Line:
+    edge = _edge(look)
     right: Line = (Span(" "), *note, Span(" "), Span(edge.across, style)) if note else ()
     left: Line = (Span(edge.across, style), Span(" "), Span(title, "title"), Span(" ")) if title else ()
-    rule = size.width - width(left) - width(right)
+    rule = room - width(left) - width(right)
     if rule < 0:
-        left, right = fitted(left, size.width, look.ellipsis), ()
+        left, right = fitted(left, room, look.ellipsis), ()
         rule = 0
-    top = (Span(edge.top_left, style), *left, Span(edge.across * rule, style), *right, Span(edge.top_right, style))
-    side = Span(edge.down, style)
-    blank: Line = ()
-    inside = [
-        (side, *fitted(lines[row] if row < len(lines) else blank, size.width, look.ellipsis), side)
-        for row in range(size.height)
-    ]
-    bottom = Span(edge.bottom_left + edge.across * size.width + edge.bottom_right, style)
-    return (top, *inside, (bottom,))
+    return (Span(edge.top_left, style), *left, Span(edge.across * rule, style), *right, Span(edge.top_right, style))
+
+
+def _enclosed(line: Line, room: int, style: str, look: Look) -> Line:
+    side = Span(_edge(look).down, style)
+    return (side, *fitted(line, room, look.ellipsis), side)
+
+
+def _edge(look: Look) -> _Frame:
+    return _ASCII if look.is_ascii else _UNICODE

@@ -8,7 +8,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 
 from stackscope.tui.lines import fitted, plain
-from stackscope.tui.widgets.paint import background_of, strip
+from stackscope.tui.widgets.paint import Palette, palette_of, strip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ class Scrolled(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._palette: Palette | None = None
         self._lines: tuple[Line, ...] = ()
         self._kind: theme.Kind | None = None
 
@@ -80,4 +81,11 @@ class Scrolled(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """One line, as wide as the widget."""
         line = fitted(self.line_at(y + self.scroll_offset.y), self.size.width, self.look.ellipsis)
-        return strip(line, self.kind, background_of(self))
+        if self._palette is None or self._palette.kind != self.kind:
+            self._palette = palette_of(self, self.kind)
+        return strip(line, self._palette, self.size.width)
+
+    def notify_style_update(self) -> None:
+        """The stylesheet gave it another background, perhaps."""
+        self._palette = None
+        super().notify_style_update()
