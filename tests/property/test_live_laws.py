@@ -105,7 +105,9 @@ def sessions(draw: st.DrawFn, shortest_ns: int = 0) -> list[AnyRecord]:
         if draw(st.integers(0, 4)) == 0:
             reason: FinishReason = draw(st.sampled_from(["length", "cancelled"]))
             stream.append(
-                request((now, 1), id=1_000 + n, arrived_ns=now - draw(phase), finished_ns=now, finish_reason=reason)
+                request(
+                    (now, 1), id=1_000 + n, arrived_ns=max(now - draw(phase), 0), finished_ns=now, finish_reason=reason
+                )
             )
     return stream
 
