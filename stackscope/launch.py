@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from stackscope.engine.devices import Device
     from stackscope.engine.process import EngineProcess
     from stackscope.hardware.ceilings import Found
+    from stackscope.hardware.gpu_probe import BackgroundGpus, GpuReading
+    from stackscope.hardware.gpu_use import EngineUse
+    from stackscope.hardware.nvml_gpus import Gpus
     from stackscope.hardware.sampler import Sampler
     from stackscope.options import OutputOptions
     from stackscope.records import Header, RequestRecord
@@ -65,10 +69,13 @@ def header_of(
 ) -> Header:
     """The header of a session with an engine that is ready; `notes` takes what the user should know about it."""
     # Imported late: a screen asks for models and places before it shows anything, and for this once it does.
+    from stackscope.hardware import peaks
     from stackscope.hardware.host import processor_name
     from stackscope.workload import check
 
-    header = process.compose_header(host=platform.node(), device=processor_name() or platform.machine())
+    peaks.override(os.environ)  # What it refuses is refused before the traffic begins.
+    gpus = ", ".join(gpu.description or gpu.name for gpu in _gpus_of(process))
+    header = process.compose_header(host=platform.node(), device=gpus or processor_name() or platform.machine())
     found = _ceilings_of(header)
     if found.problem is not None and notes is not None:
         notes.append(found.problem)
@@ -77,11 +84,61 @@ def header_of(
 
 def start_sampler(process: EngineProcess, *, recorder_cpu_ns: Callable[[], int | None]) -> Sampler:
     """Sample the machine and the engine process into the session, until the sampler is closed."""
+    from stackscope.hardware import peaks
+    from stackscope.hardware.gpu_probe import BackgroundGpus
+    from stackscope.hardware.nvml_gpus import Gpus
     from stackscope.hardware.sampler import Sampler
 
-    sampler = Sampler(process.inject, clock=process.now_ns, pid=process.pid, recorder_cpu_ns=recorder_cpu_ns)
+    gpus = Gpus(gpu_use_of(process), peak=peaks.override(os.environ))
+    background = BackgroundGpus(gpus)
+    background.start()
+    sampler = Sampler(
+        process.inject,
+        clock=process.now_ns,
+        pid=process.pid,
+        gpus=_EngineGpus(process, gpus, background),
+        recorder_cpu_ns=recorder_cpu_ns,
+    )
     sampler.start()
     return sampler
+
+
+class _EngineGpus:
+    """The GPUs as another thread reads them, who is told at each look which of them the engine uses by now."""
+
+    def __init__(self, process: EngineProcess, gpus: Gpus, background: BackgroundGpus) -> None:
+        self._process = process
+        self._gpus = gpus
+        self._background = background
+
+    def read(self) -> GpuReading:
+        self._gpus.use = gpu_use_of(self._process)
+        return self._background.read()
+
+    def close(self) -> None:
+        self._background.close()
+
+
+def gpu_use_of(process: EngineProcess) -> EngineUse:
+    """What is known of the GPUs that an engine computes on: what it says itself, and its environment."""
+    from stackscope.hardware.gpu_use import EngineUse, pci_id
+
+    use = EngineUse.of(os.environ, pid=process.pid)
+    if process.ready is None or not process.ready.devices:
+        return use
+    gpus = _gpus_of(process)
+    told = [pci_id(gpu.pci_id or "") for gpu in gpus]
+    names = tuple(name for name in told if name is not None)
+    return msgspec.structs.replace(use, offloads=bool(gpus), pci_ids=names if len(names) == len(gpus) else None)
+
+
+def _gpus_of(process: EngineProcess) -> tuple[Device, ...]:
+    """The GPUs that the engine computes on with the configuration in force."""
+    from stackscope.engine.devices import used
+
+    if process.ready is None:
+        return ()
+    return used(process.ready.devices, process.config or process.ready.config)
 
 
 def _ceilings_of(header: Header) -> Found:

@@ -23,6 +23,8 @@ SILENCE_NS: Final = 10_000_000_000
 """Readings older than this, and than `SILENT_ROUNDS` rounds, are no longer shown."""
 SILENT_ROUNDS: Final = 10
 
+NOT_YET: Final = "The GPUs have not answered yet."
+
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the GPUs now."""
@@ -70,7 +72,7 @@ class BackgroundGpus:
         self._probe = probe
         self._period_ns = period_ns
         self._clock = clock
-        self._newest = GpuReading(problem="The GPUs have not answered yet.")
+        self._newest = GpuReading(problem=NOT_YET)
         self._failure: Exception | None = None
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpus", daemon=True)

@@ -123,8 +123,12 @@ class Sampler(threading.Thread):
                 return None
             return ()
         reading = self._gpus.read()
-        if reading.reason is not None:
+        if reading.gpus is None and reading.reason is not None:
             unknown["gpus"] = reading.reason
+        others = [kind for kind in self._gpu_drivers if kind != "nvidia"]
+        if others and not reading.gpus:
+            unknown["gpus"] = f"nobody reads those of {' and '.join(others)}"
+            return None
         return reading.gpus
 
 

@@ -6,12 +6,16 @@
  * process, as does everything that a careful caller never does: the blocking PCIe call, the handle of a GPU that was
  * lost, a handle from before the last initialisation.
  *
+ * A second file of such lines, FAKE_NVML_LOAD, comes before the scenario and is read again whenever it was replaced: what
+ * a GPU does while somebody uses it.
+ *
  * Built with -DOLD_DRIVER it lacks the symbols that drivers of around 2020 lack.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum {
@@ -23,8 +27,8 @@ typedef struct { char key[128]; char value[1024]; unsigned uses; } Entry;
 typedef struct { char path[64]; int generation; unsigned lives; u64 stamp, read_stamp; int is_lost; } Thing;
 typedef struct { u64 taken_ns; unsigned number; Thing *of; } Sample;
 
-static Entry entries[4096];
-static int n_entries, is_open, generation;
+static Entry entries[4096], loads[512];
+static int n_entries, n_loads, is_open, generation;
 static unsigned n_samples;
 static Thing things[256];
 static int n_things;
@@ -34,6 +38,8 @@ static int n_things;
 static Entry *find(const char *path, const char *name) {
     char key[192];
     snprintf(key, sizeof key, "%s.%s", path, name);
+    for (int i = 0; i < n_loads; i++)
+        if (strcmp(loads[i].key, key) == 0) return &loads[i];
     for (int i = 0; i < n_entries; i++)
         if (strcmp(entries[i].key, key) == 0) return &entries[i];
     return NULL;
@@ -60,22 +66,39 @@ static int whole(const char *path, const char *name, u64 *value) {
     return OK;
 }
 
-static void load(void) {
-    const char *path = getenv("FAKE_NVML_SCENARIO");
+/* Read the lines of a file. Returns how many there were. */
+static int parse(const char *path, Entry *into, int most) {
     FILE *file = path == NULL ? NULL : fopen(path, "rb");
     char line[2048];
-    if (file == NULL || n_entries > 0) return;
+    int n = 0;
+    if (file == NULL) return 0;
     while (fgets(line, sizeof line, file) != NULL) {
         char *equals = strstr(line, " = ");
         if (equals == NULL) continue;
         line[strcspn(line, "\n")] = 0;
         *equals = 0;
-        if (strlen(line) >= sizeof entries[0].key || strlen(equals + 3) >= sizeof entries[0].value) abort();
-        strcpy(entries[n_entries].key, line);
-        strcpy(entries[n_entries].value, equals + 3);
-        n_entries++;
+        if (n == most || strlen(line) >= sizeof into[0].key || strlen(equals + 3) >= sizeof into[0].value) abort();
+        strcpy(into[n].key, line);
+        strcpy(into[n].value, equals + 3);
+        into[n++].uses = 0;
     }
     fclose(file);
+    return n;
+}
+
+static void load(void) {
+    if (n_entries == 0) n_entries = parse(getenv("FAKE_NVML_SCENARIO"), entries, sizeof entries / sizeof entries[0]);
+}
+
+/* Have the load as it is now. Whoever writes it puts a new file in its place. */
+static void refresh(void) {
+    static struct stat last;
+    struct stat now;
+    const char *path = getenv("FAKE_NVML_LOAD");
+    if (path == NULL || stat(path, &now) != 0) return;
+    if (now.st_ino == last.st_ino && memcmp(&now.st_mtim, &last.st_mtim, sizeof now.st_mtim) == 0) return;
+    last = now;
+    n_loads = parse(path, loads, sizeof loads / sizeof loads[0]);
 }
 
 static u64 now_ns(void) {
@@ -104,6 +127,7 @@ static int touch(Thing *thing, const char *function) {
     if (!is_open) return UNINITIALIZED;
     if (thing == NULL) return INVALID;
     if (thing->generation != generation || thing->is_lost) abort();
+    refresh();
     rest("all");
     thing->lives++;
     if (whole(thing->path, "calls_until_lost", &lives) == OK && thing->lives > lives) {
@@ -458,6 +482,7 @@ int nvmlGpmMetricsGet(Metrics *get) {
     if (get->older == NULL || get->newer == NULL || get->older->of != get->newer->of) return INVALID;
     if (get->older->number == 0 || get->older->number >= get->newer->number) return INVALID;
     Thing *thing = get->newer->of;
+    refresh();
     if (thing->generation != generation || thing->is_lost) abort();
     int code = returned(thing->path, __func__);
     if (code != OK) return code;

@@ -89,9 +89,7 @@ class Machine:
 
     def play(self, scenario: Scenario) -> Path:
         """Write down what the driver answers."""
-        path = self.folder / "scenario.txt"
-        path.write_bytes(b"".join(_line(key, value) for key, value in scenario.items()))
-        return path
+        return written(scenario, self.folder / "scenario.txt")
 
     def environment(self, scenario: Scenario, **extra: str) -> dict[str, str]:
         """Of a process of its own on this machine."""
@@ -125,6 +123,12 @@ def compile_library(folder: Path, *options: str) -> Path:
     flags = ["-std=gnu11", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{target.name}"]
     subprocess.run([compiler, *flags, *options, str(source), "-o", str(target)], check=True, timeout=60)
     return folder
+
+
+def written(scenario: Scenario, path: Path) -> Path:
+    """Write a scenario to a file, whose path is returned."""
+    path.write_bytes(b"".join(_line(key, value) for key, value in scenario.items()))
+    return path
 
 
 def _line(key: str, value: object) -> bytes:

@@ -16,6 +16,7 @@ import pynvml
 from stackscope.hardware.gpu_use import EngineUse
 from stackscope.hardware.nvml_gpus import Gpus
 from stackscope.hardware.peaks import Peak
+from tests.nvml.loads import put
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     use: EngineUse = EngineUse()
     peak: float | None = None
     """Bytes per second that the user states."""
+    loads: tuple[dict[str, str], ...] = ()
+    """What is written into the file of the load before each round; none where there are none."""
     without: tuple[str, ...] = ()
     """Names that the binding is to lack, as an older one does."""
 
@@ -76,7 +79,11 @@ def _done(job: Job) -> bytes:
     peak = None if job.peak is None else Peak(job.peak, "stated")
     gpus = Gpus(job.use, peak=peak, clock=clock, root=Path(job.root))
     readings = []
-    for time_s in job.times_s:
+    load = Path(f"{job.answer}.load")
+    os.environ["FAKE_NVML_LOAD"] = str(load)
+    for number, time_s in enumerate(job.times_s):
+        if job.loads:
+            put(load, job.loads[number])
         clock.now_ns = round(time_s * 1e9)
         readings.append(gpus.read())
     gpus.close()

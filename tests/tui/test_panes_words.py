@@ -166,6 +166,21 @@ def test_readings_that_are_missing_have_their_reason() -> None:
     assert "cpu pressure: the kernel has no PSI" in words("hardware", hardware_of(sample), 58, 8)
 
 
+def test_a_gpu_that_cannot_be_read_says_why_and_not_that_it_is_unused() -> None:
+    why = "the driver reports an unknown error"
+    unread = GpuSample(uuid="", name="GPU 2", index=2, unknown={"*": why, "is_used": why})
+    text = words("hardware", hardware_of(without_gpu(gpus=(unread,))), 58, 8)
+    assert f"GPU2 - {why}" in text
+    assert "not used" not in text
+
+
+def test_a_gpu_that_the_engine_may_use_is_not_called_unused() -> None:
+    gpu = make_gpu(is_used=False, unknown={"is_used": "nobody says"})
+    text = words("hardware", hardware_of(without_gpu(gpus=(gpu,))), 98, 8)
+    assert "use unknown" in text
+    assert "not used" not in text
+
+
 def test_a_gpu_of_which_nothing_is_known_shows_nothing_made_up() -> None:
     gpu = GpuSample(uuid="GPU-1", name="unknown", index=0, is_used=True)
     line = shown("hardware", hardware_of(without_gpu(gpus=(gpu,)))).split("\n")[1]

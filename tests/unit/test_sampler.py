@@ -198,6 +198,13 @@ class TestGpus:
         failed = machine.sampler(gpus=Gpus(GpuReading(problem="It does not answer.", remedy="Load it."))).sample()
         assert (failed.gpus, failed.unknown["gpus"]) == (None, "It does not answer. Load it.")
 
+    def test_those_of_another_maker_are_not_none(self, machine: Machine) -> None:
+        machine.write("dev/kfd", "")
+        sample = machine.sampler(gpus=Gpus(GpuReading(gpus=(), problem="There is no NVIDIA driver here."))).sample()
+        assert (sample.gpus, sample.unknown["gpus"]) == (None, "nobody reads those of amd")
+        gpu = GpuSample(uuid="GPU-1", name="A GPU")
+        assert machine.sampler(gpus=Gpus(GpuReading(gpus=(gpu,)))).sample().gpus == (gpu,)
+
     def test_the_probe_is_closed_with_the_sampler(self, machine: Machine) -> None:
         gpus = Gpus(GpuReading())
         machine.sampler(gpus=gpus).close()

@@ -46,8 +46,11 @@ class HardwarePane(Pane):
         gpus = sample.gpus or ()
         lines = _host_lines(sample, snapshot, size.width)
         _add_gpus(rows, gpus, context, max(size.height - min(len(lines), 2), 1))
-        if not gpus:
-            rows.add(0, said("GPUs: nobody looked" if sample.gpus is None else "no GPU: CPU backend", ""))
+        if sample.gpus is None:
+            for line in wrapped(f"GPUs: {printable(sample.unknown.get('gpus', 'nobody looked'))}", size.width)[:2]:
+                rows.add(0, line)
+        elif not gpus:
+            rows.add(0, said("no GPU: CPU backend", ""))
         for rank, line in enumerate(lines):
             rows.add(1 + rank, line)
         used = [gpu for gpu in gpus if gpu.is_used and not gpu.is_lost]
@@ -83,9 +86,13 @@ def _gpu(gpu: GpuSample, room: int, look: Look) -> Line:
     if gpu.is_lost:
         why = next(iter(gpu.unknown.values()), "it no longer answers")
         return flow(((Span(f"{name} ", "label"), Span("LOST", "bad")), said(printable(why))), room, 2)
+    if "*" in gpu.unknown and gpu.utilisation is None and gpu.memory_total_bytes is None:
+        return flow(
+            ((Span(f"{name} ", "label"), *_flush(units.UNKNOWN, 6)), said(printable(gpu.unknown["*"]))), room, 2
+        )
     items: list[Line] = [(Span(f"{name} ", "label"), *_flush(units.percent(gpu.utilisation), 6))]
     if not gpu.is_used:
-        items.append(said("not used"))
+        items.append(said("use unknown" if "is_used" in gpu.unknown else "not used"))
     if gpu.throttle:
         items.append((Span("throttled: ", "bad"), Span(printable(", ".join(gpu.throttle)), "value")))
     items += [
@@ -180,7 +187,7 @@ def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:
 
 def _reasons(sample: HardwareSample, room: int) -> tuple[Line, ...]:
     """Why readings are missing, each reason once."""
-    missing = dict(sample.unknown)
+    missing = {field: reason for field, reason in sample.unknown.items() if field != "gpus"}
     for gpu in sample.gpus or ():
         if not gpu.is_lost:
             missing |= gpu.unknown
