@@ -9,12 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual.app import App
+from textual.binding import Binding
 from textual.message import Message
-from textual.theme import Theme
 from textual.worker import get_current_worker
 
 from stackscope.analysis.live.snapshot import Snapshot
-from stackscope.tui import theme
 from stackscope.tui.bindings import Keymap, bindings
 from stackscope.tui.control import SPEEDS
 from stackscope.tui.feed import Feed, Frame
@@ -23,6 +22,7 @@ from stackscope.tui.modes import OTHERS, commands
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.source import Status
+from stackscope.tui.styles import CSS, textual_theme
 from stackscope.tui.toggling import Said, Toggling
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from stackscope.errors import StackscopeError
+    from stackscope.tui import theme
     from stackscope.tui.bindings import Scope
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
@@ -58,12 +59,11 @@ class StackscopeApp(App[None]):
     """The screen around a source and its control."""
 
     TITLE = "stackscope"
-    CSS = """
-    Screen { background: $background; color: $foreground; overflow: hidden; }
-    ModalScreen { background: $background 40%; }
-    CommandPalette SearchIcon { display: none; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+    CSS = CSS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("everywhere"),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {"live": LiveScreen, **OTHERS}
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {commands}
     DEFAULT_MODE = "live"
@@ -122,8 +122,9 @@ class StackscopeApp(App[None]):
     def on_mount(self) -> None:
         self._events = asyncio.get_running_loop()
         for kind in ("dark", "light", "ansi", "mono"):
-            self.register_theme(_textual_theme(kind))
+            self.register_theme(textual_theme(kind))
         self.theme = f"stackscope-{self.kind}"
+        self.set_class(self.look.is_ascii, "-ascii")
         self.set_keymap(dict(self.keys.keys))
         for complaint in self.keys.complaints:
             self.tell(complaint, is_warning=True)
@@ -362,38 +363,3 @@ class StackscopeApp(App[None]):
         self.kind = kind
         self.theme = f"stackscope-{kind}"
         self.take(self.frame)
-
-
-_ANSI_VARIABLES: Final = {
-    "ansi-background": "ansi_black",
-    "ansi-foreground": "ansi_white",
-    "border": "ansi_bright_black",
-    "border-blurred": "ansi_bright_black",
-    "block-cursor-foreground": "ansi_black",
-    "block-cursor-background": "ansi_white",
-    "input-cursor-background": "ansi_white",
-    "input-cursor-foreground": "ansi_black",
-    "input-cursor-text-style": "none",
-    "input-selection-background": "ansi_bright_blue",
-    "input-selection-foreground": "ansi_black",
-    "screen-selection-background": "ansi_bright_blue",
-    "screen-selection-foreground": "ansi_black",
-}
-"""What Textual's own stylesheets ask of a theme of the terminal's colours."""
-
-
-def _textual_theme(kind: theme.Kind) -> Theme:
-    """A theme of Textual's with the colours of ours."""
-    base = theme.BASES.get(kind)
-    if base is None:
-        return Theme(
-            name=f"stackscope-{kind}", primary="ansi_yellow", secondary="ansi_yellow", accent="ansi_yellow",
-            success="ansi_green", warning="ansi_yellow", error="ansi_red", foreground="ansi_default",
-            background="ansi_default", surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
-            variables=_ANSI_VARIABLES,
-        )  # fmt: skip
-    return Theme(
-        name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,
-        background=base.background, surface=base.surface, panel=base.surface, success=base.good, warning=base.warning,
-        error=base.bad, dark=base.is_dark,
-    )  # fmt: skip

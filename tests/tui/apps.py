@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from stackscope.tui.app import _textual_theme
 from stackscope.tui.bindings import Keymap
 from stackscope.tui.feed import Frame
 from stackscope.tui.look import UNICODE, Look
 from stackscope.tui.source import Status
+from stackscope.tui.styles import CSS, textual_theme
 from stackscope.tui.toggling import Toggling
 from tests.tui import sessions
 from tests.tui.controls import FakeControl
@@ -43,7 +43,7 @@ class TinyApp(App[None]):
     """Shows one screen with what the real application has to offer it, and notes what is said."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { background: $background; }"
+    CSS = CSS
 
     def __init__(
         self, screen: Callable[[], Screen[Any]], snapshot: Snapshot | None = None, control: Control | None = None
@@ -62,8 +62,9 @@ class TinyApp(App[None]):
         self.told: list[str] = []
 
     def on_mount(self) -> None:
-        self.register_theme(_textual_theme(self.kind))
+        self.register_theme(textual_theme(self.kind))
         self.theme = f"stackscope-{self.kind}"
+        self.set_class(self.look.is_ascii, "-ascii")
         self.push_screen(self.make_screen())
 
     def tell(self, text: str, *, is_warning: bool = False) -> None:

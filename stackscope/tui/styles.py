@@ -1,0 +1,77 @@
+"""How Textual's own parts look: our colours as one of its themes, and borders that every terminal can draw."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from textual.theme import Theme
+
+from stackscope.tui import theme
+
+CSS: Final = """
+Screen { background: $background; color: $foreground; overflow: hidden; }
+ModalScreen { background: $background 40%; }
+CommandPalette SearchIcon { display: none; }
+.-ascii ModalScreen > Vertical, .-ascii CommandPalette #--input, .-ascii CommandPalette #--results,
+.-ascii CommandPalette CommandList {
+    border: ascii $border;
+}
+.-ascii Toast { border-left: ascii $border; }
+.-ascii StepsScreen #details { border-top: ascii $border; }
+.-ascii StepsScreen .beside #details { border-top: none; border-left: ascii $border; }
+.-ascii Scrolled { scrollbar-size-vertical: 0; }
+"""
+"""Of the application: what screens and widgets say of themselves comes before it."""
+
+
+_ANSI_VARIABLES: Final = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "border": "ansi_bright_black",
+    "border-blurred": "ansi_bright_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_white",
+    "input-cursor-foreground": "ansi_black",
+    "input-cursor-text-style": "none",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's own stylesheets ask of a theme of the terminal's colours."""
+
+
+_ANSI_VARIABLES: Final = {
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "border": "ansi_bright_black",
+    "border-blurred": "ansi_bright_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_white",
+    "input-cursor-foreground": "ansi_black",
+    "input-cursor-text-style": "none",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
+"""What Textual's own stylesheets ask of a theme of the terminal's colours."""
+
+
+def textual_theme(kind: theme.Kind) -> Theme:
+    """A theme of Textual's with the colours of ours."""
+    base = theme.BASES.get(kind)
+    if base is None:
+        return Theme(
+            name=f"stackscope-{kind}", primary="ansi_yellow", secondary="ansi_yellow", accent="ansi_yellow",
+            success="ansi_green", warning="ansi_yellow", error="ansi_red", foreground="ansi_default",
+            background="ansi_default", surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
+            variables=_ANSI_VARIABLES,
+        )  # fmt: skip
+    return Theme(
+        name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,
+        background=base.background, surface=base.surface, panel=base.surface, success=base.good, warning=base.warning,
+        error=base.bad, dark=base.is_dark,
+    )  # fmt: skip
