@@ -42,24 +42,6 @@ _ANSI_VARIABLES: Final = {
 """What Textual's own stylesheets ask of a theme of the terminal's colours."""
 
 
-_ANSI_VARIABLES: Final = {
-    "ansi-background": "ansi_black",
-    "ansi-foreground": "ansi_white",
-    "border": "ansi_bright_black",
-    "border-blurred": "ansi_bright_black",
-    "block-cursor-foreground": "ansi_black",
-    "block-cursor-background": "ansi_white",
-    "input-cursor-background": "ansi_white",
-    "input-cursor-foreground": "ansi_black",
-    "input-cursor-text-style": "none",
-    "input-selection-background": "ansi_bright_blue",
-    "input-selection-foreground": "ansi_black",
-    "screen-selection-background": "ansi_bright_blue",
-    "screen-selection-foreground": "ansi_black",
-}
-"""What Textual's own stylesheets ask of a theme of the terminal's colours."""
-
-
 def textual_theme(kind: theme.Kind) -> Theme:
     """A theme of Textual's with the colours of ours."""
     base = theme.BASES.get(kind)
