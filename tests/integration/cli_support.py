@@ -56,15 +56,17 @@ def until(holds: Callable[[], bool], *, seconds: float = DEADLINE_S) -> None:
 class Running:
     """A command that runs while the test looks at it. Standard error, and output too when asked, is a terminal."""
 
-    def __init__(self, *command: str | Path, output_too: bool = False, columns: int = 80, **popen: Any) -> None:
+    def __init__(
+        self, *command: str | Path, output_too: bool = False, columns: int = 80, rows: int = 24, **popen: Any
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._modes = termios.tcgetattr(slave)
         self._slave = slave
         self._shown = bytearray()
         self._printed = bytearray()
         environment = {**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+        for name in ("NO_COLOR", "COLUMNS", "LINES", "CI"):
             environment.pop(name, None)
         self._process = subprocess.Popen(
             [str(part) for part in command],
@@ -114,12 +116,18 @@ class Running:
     @property
     def engine_pid(self) -> int | None:
         """The engine's process. `None`: there is none (yet)."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        threads = Path(f"/proc/{self.pid}/task").iterdir()
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
         return int(children[0]) if children else None
 
     def signal(self, number: signal.Signals) -> float:
         """Send a signal; when."""
         self._process.send_signal(number)
+        return time.monotonic()
+
+    def press(self, keys: str) -> float:
+        """Type on the terminal; when."""
+        os.write(self._master, keys.encode())
         return time.monotonic()
 
     def wait(self) -> int:
@@ -135,7 +143,9 @@ class Running:
         """The terminal is as it was: same modes, cursor shown, no other screen, no colour left on. Before `wait`."""
         shown = self.terminal
         is_shown = shown.rfind("\x1b[?25l") <= shown.rfind("\x1b[?25h")
-        is_main = shown.rfind("\x1b[?1049h") <= shown.rfind("\x1b[?1049l")
+        # Another screen; reports of the mouse, of the focus, of pasting; keys reported in another way.
+        pairs = [(f"?{mode}h", f"?{mode}l") for mode in (1049, 1000, 1003, 1006, 1004, 2004)]
+        is_main = all(shown.rfind(f"\x1b[{on}") <= shown.rfind(f"\x1b[{off}") for on, off in (*pairs, (">", "<u")))
         return is_shown and is_main and termios.tcgetattr(self._slave) == self._modes
 
     def __enter__(self) -> Self:
