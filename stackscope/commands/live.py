@@ -40,7 +40,7 @@ def live(given: Mapping[str, object], *, config: Path | None = None) -> int:
 def _on_screen(options: RunOptions) -> int:
     engine = with_models(options.engine)
     # Nothing that the engine needs is imported before the screen is there.
-    from stackscope.commands.screen import SIGNALLED, make_app, play, show, show_on
+    from stackscope.commands.screen import SIGNALLED, make_app, play, show, show_all
     from stackscope.tui.runner import Runner
 
     runner = Runner(options, engine)
@@ -50,7 +50,7 @@ def _on_screen(options: RunOptions) -> int:
         _take_leave(app.feed.tally, runner)
     if runner.outcome is not None:
         raise runner.outcome
-    return status if app.wanted is None else show_on(play(app.wanted))
+    return status if app.wanted is None else show_all(play(app.wanted, options), options)
 
 
 def _take_leave(tally: Tally, runner: Runner) -> None:

@@ -19,11 +19,9 @@ def replay(path: Path, options: RunOptions) -> int:
     """Play a recording; the exit status. Raises `SessionFileError`."""
     if why_no_screen(os.environ, sys.stdin, sys.stdout) is not None:
         return _summarise(path, options)
-    from stackscope.commands.screen import make_app, show
-    from stackscope.tui.player import Player
+    from stackscope.commands.screen import play, show_all
 
-    player = Player(path)
-    return show(make_app(player, options, playback=player))
+    return show_all(play(path, options), options)
 
 
 def _summarise(path: Path, options: RunOptions) -> int:

@@ -58,20 +58,19 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
     return app
 
 
-def play(path: Path) -> StackscopeApp:
+def play(path: Path, options: RunOptions) -> StackscopeApp:
     """The application around a recording. Raises `SessionFileError`."""
-    from stackscope.config import resolve
     from stackscope.tui.player import Player
 
     player = Player(path)
-    return make_app(player, resolve({}), playback=player)
+    return make_app(player, options, playback=player)
 
 
-def show_on(app: StackscopeApp) -> int:
+def show_all(app: StackscopeApp, options: RunOptions) -> int:
     """Show an application, and then each recording that is opened on it; the exit status of the last."""
     status = show(app)
     while app.wanted is not None:
-        app = play(app.wanted)
+        app = play(app.wanted, options)
         status = show(app)
     return status
 
