@@ -51,6 +51,12 @@ def test_a_step_is_spread_by_how_long_it_was_in_each_bin() -> None:
     assert [point.tokens_per_s for point in points] == pytest.approx([(1 + 1) * 2, (3 + 2 / 3) * 2])
 
 
+def test_a_step_that_took_no_time_is_not_lost() -> None:
+    """A clock may be coarse."""
+    bins = make_bins(decoding(0, 0, 500 * MS), decoding(1, 700 * MS, 0), decoding(2, 1_000 * MS, 1))
+    assert [point.tokens_per_s for point in bins.points(1_100 * MS, is_idle=False)] == [2, 2]
+
+
 def test_idle_time_lies_where_it_passed() -> None:
     bins = make_bins(decoding(0, 0, 250 * MS), decoding(1, 1_750 * MS, 500 * MS))
     shares = [point.shares for point in bins.points(2_250 * MS, is_idle=False)]
@@ -87,6 +93,12 @@ def test_a_window_while_nothing_happens_ends_now() -> None:
     assert (sums.steps, sums.busy_ns, sums.idle_ns) == (1, 300 * MS, 800 * MS)
     sums, _ = bins.window(4, idle_until_ns=60_000 * MS)
     assert (sums.steps, sums.busy_ns, sums.idle_ns) == (0, 0, 2_500 * MS)
+
+
+def test_bins_leave_the_minute_while_nothing_happens() -> None:
+    bins = make_bins(*[decoding(n, n * 500 * MS, 500 * MS) for n in range(20)])
+    steps = [bins.window(MINUTE_BINS, idle_until_ns=until * 1_000 * MS)[0].steps for until in (30, 65, 66, 90)]
+    assert steps == [20, 11, 9, 0]
 
 
 def test_looking_while_nothing_happens_changes_nothing() -> None:

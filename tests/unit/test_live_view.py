@@ -16,6 +16,7 @@ from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.records import (
     CacheCounters,
     ConfigEvent,
+    DraftForward,
     HardwareSample,
     Log,
     Mark,
@@ -275,6 +276,14 @@ def test_a_step_whose_change_was_lost_is_priced_by_nobody() -> None:
     assert shown.now.tokens_per_s == 1_000
     assert shown.now.bytes_per_s is None
     assert shown.epoch == 3
+
+
+def test_without_the_draft_model_no_byte_is_known() -> None:
+    drafting = decoding(0, 0, draft=(DraftForward(((3, 1),), 1),))
+    assert fed(header(), decoding(0, 0)).snapshot(MS).now.bytes_per_s is not None
+    assert fed(header(), drafting).snapshot(MS).now.bytes_per_s is None
+    known = header(draft_model=lab_target(), config=msgspec.structs.replace(CONFIG, draft_model="draft.gguf"))
+    assert fed(known, drafting).snapshot(MS).now.bytes_per_s is not None
 
 
 def test_the_verdict_is_of_the_phases_and_says_so() -> None:
