@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.tui.bindings import Keymap
     from stackscope.tui.look import Look
     from stackscope.tui.source import Playing, Status
 
@@ -97,7 +98,7 @@ def _tabs(texts: Sequence[str], shown: int, look: Look) -> Line:
 
 
 def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[str, str]]) -> Line:
-    """Where a recording stands, how fast it is played, and the keys for that."""
+    """Where a recording stands, how fast it is played, the keys for that, and why it ends early if it does."""
     sign = "end" if playing.is_at_end else "playing" if playing.is_playing else "paused"
     share = playing.position_ns / playing.end_ns if playing.end_ns else 1.0
     meter = max(min(_METER, room // 5), 6)
@@ -108,11 +109,33 @@ def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[s
         Span(f" of {units.clock(playing.end_ns)} ", "label"),
         Span(look.eighths[-1] * full, "chart"),
         Span(look.track * (meter - full), "track"),
-        Span(f"  {look.times}{units.number(playing.speed)} ", "value"),
+        Span(f"  {look.times}{_speed(playing.speed)}   ", "value"),
     )
+    line = spelled(_with_keys(line, keys, room), look)
     if playing.truncated is not None:
-        line = (*line, Span(f" {printable(playing.truncated)}", "warning"))
-    return fitted(_with_keys(line, keys, room), room, look.ellipsis)
+        line = (*line, *spelled((Span(printable(playing.truncated), "warning"),), look))
+    return fitted(line, room, look.ellipsis)
+
+
+def _speed(speed: float) -> str:
+    return units.count(int(speed)) if speed == int(speed) else units.number(speed)
+
+
+_PLAYING: Final = (
+    ("play_step_back", "play_step", "step"),
+    ("play_slower", "play_faster", "speed"),
+    ("play_back", "play_forward", "10 s"),
+    ("play_start", None, "start"),
+)
+
+
+def transport_keys(keymap: Keymap) -> list[tuple[str, str]]:
+    """(key, what it does) of playing a recording."""
+    pairs = [(keymap.shown("pause"), "play or pause")]
+    for back, on, label in _PLAYING:
+        keys = keymap.shown(back) if on is None else f"{keymap.shown(back)} {keymap.shown(on)}"
+        pairs.append((keys, label))
+    return pairs
 
 
 def footer(keys: Sequence[tuple[str, str]], room: int, look: Look, *, own_share: float | None) -> Line:

@@ -28,6 +28,8 @@ ANSWER_NS: Final = 1_500_000_000
 """How long after a key frames come faster: what it changes shows at once."""
 PAUSED_S: Final = 1.0
 """How often records are taken while nothing is shown: rarely is cheapest, and the pipe holds minutes."""
+SETTLING_NS: Final = 2_000_000_000
+"""Once it moves, modules are still imported for a while, which will not happen again."""
 RESTING_S: Final = 5.0
 """The same where no more records come."""
 
@@ -101,6 +103,8 @@ class Feed(threading.Thread):
         self._painter = threading.get_ident()
         self._hasty_until_ns = 0
         self._drawing_ns = 0
+        self._settled_ns = 0
+        """From when on the cost of frames says something about those to come."""
         self._n_frames = 0
         self._first: StepRecord | None = None
         self._last: StepRecord | None = None
@@ -229,9 +233,17 @@ class Feed(threading.Thread):
         if was_taken:
             self._announce()
         self._drawing_ns += time.thread_time_ns() - began_ns
+        now_ns = time.monotonic_ns()
+        if not self._source.is_moving or self._source.patience_s is not None:
+            self._settled_ns = now_ns + SETTLING_NS
+        if now_ns >= self._settled_ns:
+            self._observe(now_ns)
+
+    def _observe(self, now_ns: int) -> None:
+        """Have the governor see what this process has used by now."""
         self._governor.observe(
             Usage(
-                wall=time.monotonic_ns(),
+                wall=now_ns,
                 cpu=time.process_time_ns(),
                 drawing=self._drawing_ns + self._painting_ns(),
                 n_frames=self._n_frames,

@@ -57,7 +57,9 @@ class FramedScreen(RunningScreen):
         toggles.show(self.owner.toggling.situation)
         self.bar("transport").display = status.playing is not None
         if status.playing is not None:
-            self.bar("transport").show(bars.transport(status.playing, width, look, keys=self._keys("replay")))
+            self.bar("transport").show(
+                bars.transport(status.playing, width, look, keys=bars.transport_keys(self.owner.keys))
+            )
         keys = self._keys(self.scope, "everywhere", "running")
         self.bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
         self.draw(frame)

@@ -162,7 +162,9 @@ class LiveScreen(RunningScreen):
         if "event" in page.regions:
             self._bar("event").show((Span(" "), *latest(snapshot, width - 2, look), Span(" ")))
         if status.playing is not None:
-            self._bar("transport").show(bars.transport(status.playing, width, look, keys=self._keys("replay")))
+            self._bar("transport").show(
+                bars.transport(status.playing, width, look, keys=bars.transport_keys(self.owner.keys))
+            )
         keys = self._keys("live", "running", "everywhere")
         self._bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
 
