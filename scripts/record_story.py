@@ -1,8 +1,8 @@
 """Record the story that README's pictures tell: baseline, speculation, a larger batch, a smaller KV cache.
 
 One session of a target that is bound by weight bandwidth: the bundled target inflated to 600 MB, which answers the same
-at the cost of a model of that size, with the bundled draft. What happens is what happens on this machine: nothing here
-knows how it should come out.
+at the cost of a model of that size, with the bundled draft. What the machine does at most with it is measured first.
+What happens is what happens on this machine: nothing here knows how it should come out.
 
     python scripts/record_story.py profiles/story.jsonl.zst
     python scripts/record_story.py profiles/story.jsonl.zst --seconds 20 --megabytes 300
@@ -17,9 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+from stackscope.commands.calibrate import calibrate
 from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
-from stackscope.launch import header_of, with_models
+from stackscope.launch import header_of, start_sampler, with_models
 from stackscope.model.catalog import bundled_draft, bundled_target
 from stackscope.model.inflate import inflate
 from stackscope.session.paths import Destination
@@ -51,9 +52,8 @@ def follow(process: EngineProcess, until_ns: int) -> bool:
     return True
 
 
-def record(target: Path, destination: Path, seconds: float) -> None:
-    """Run the story on a target, and record it."""
-    config = with_models(EngineConfig(model=str(target), draft_model=str(bundled_draft()), slots=8, draft_length=3))
+def record(config: EngineConfig, destination: Path, seconds: float) -> None:
+    """Run the story, and record it."""
     length = parse_length("128..192")
     workload = WorkloadSpec(
         name="code", concurrency=1, prompt_tokens=length, output_tokens=parse_length("96"), duration_s=3600.0
@@ -62,18 +62,25 @@ def record(target: Path, destination: Path, seconds: float) -> None:
     with EngineProcess.start(config, workload) as process:
         process.wait_ready()
         header = header_of(process, workload, facts)
-        process.begin(header, open_recording(Destination(destination, is_chosen=True), header))
-        stretches: Sequence[tuple[str, AnyCommand | None]] = (("baseline", None), *STORY)
-        for name, change in stretches:
-            if change is not None:
-                process.send(change)
-            process.send(wire.SetMark(label=name))
-            print(f"{process.now_ns() / 1e9:6.1f} s  {name}", flush=True)
-            if not follow(process, process.now_ns() + round(seconds * 1e9)):
-                break
-        process.stop()
-        with contextlib.suppress(StopIteration):
-            list(process.items())
+        recorder = open_recording(Destination(destination, is_chosen=True), header)
+        process.begin(header, recorder)
+        with contextlib.closing(start_sampler(process, recorder_cpu_ns=lambda: recorder.cpu_ns)):
+            tell(process, seconds)
+            process.stop()
+            with contextlib.suppress(StopIteration):
+                list(process.items())
+
+
+def tell(process: EngineProcess, seconds: float) -> None:
+    """One stretch after the other, each begun by its mark, and then by what is changed."""
+    stretches: Sequence[tuple[str, AnyCommand | None]] = (("baseline", None), *STORY)
+    for name, change in stretches:
+        process.send(wire.SetMark(label=name))
+        if change is not None:
+            process.send(change)
+        print(f"{process.now_ns() / 1e9:6.1f} s  {name}", flush=True)
+        if not follow(process, process.now_ns() + round(seconds * 1e9)):
+            return
 
 
 def main() -> None:
@@ -81,13 +88,17 @@ def main() -> None:
     parser.add_argument("recording", type=Path)
     parser.add_argument("--seconds", type=float, default=40.0, help="of each stretch")
     parser.add_argument("--megabytes", type=float, default=600.0, help="size of the inflated target")
+    parser.add_argument("--no-calibration", action="store_true", help="measure no ceilings")
     args = parser.parse_args()
     if args.recording.exists():
         sys.exit(f"{args.recording} is there already.")
     with TemporaryDirectory() as folder:
         target = Path(folder) / f"lab-target-{args.megabytes:.0f}mb.gguf"
         inflate(bundled_target(), args.megabytes, output=target)
-        record(target, args.recording, args.seconds)
+        config = with_models(EngineConfig(model=str(target), draft_model=str(bundled_draft()), slots=8, draft_length=3))
+        if not args.no_calibration:
+            calibrate(config)
+        record(config, args.recording, args.seconds)
 
 
 if __name__ == "__main__":
