@@ -13,11 +13,11 @@ SETUP = command -v $(PYTHON) >/dev/null || { echo "stackscope: $(PYTHON) was not
 
 .PHONY: help
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: setup ## Set up, then profile the bundled models (ARGS="--requests 8" adds options)
-	@$(BIN)/stackscope run $(ARGS)
+run: setup ## Set up, then open the live screen on the bundled models (ARGS="--workload chat" adds options)
+	@$(BIN)/stackscope live $(ARGS)
 
 .PHONY: test
 test: setup-dev ## Set up, then run the tests, the real engine on the bundled models included
@@ -46,6 +46,10 @@ real: setup-dev ## Every test of the real engine that `make test` leaves out
 .PHONY: bench
 bench: setup-dev ## The benchmarks that have a goal, or one of them (BENCH=name of one in benchmarks/)
 	@$(BIN)/python -m benchmarks$(if $(BENCH),.$(BENCH)) $(ARGS)
+
+.PHONY: screenshots
+screenshots: setup-dev ## Take the pictures of README and guide anew, from the recordings in profiles/
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
 
 .PHONY: setup
 setup:

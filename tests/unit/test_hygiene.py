@@ -150,7 +150,8 @@ def test_every_dependency_is_pinned() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    groups = project["dependency-groups"].values()
+    wanted = [*project["project"]["dependencies"], *(requirement for group in groups for requirement in group)]
     names = {re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-") for requirement in wanted}  # type: ignore[index]
     pinned = {
         line.partition("==")[0].lower().replace("_", "-")
