@@ -24,7 +24,7 @@ def header(snapshot: Snapshot, status: Status, room: int, look: Look, *, is_paus
     """The program, what runs, where, under which load; at the right, whether it is recorded, paused, or loading."""
     left: Line = (Span(" stackscope  ", "title"), *_running(snapshot, status, look))
     right = _state(snapshot, status, look, is_paused=is_paused)
-    return spread(spelled(left, look), spelled((*right, Span(" ")), look), room, look.ellipsis)
+    return spread(spelled(left, look), spelled((Span(" "), *right, Span(" ")), look), room, look.ellipsis)
 
 
 def _running(snapshot: Snapshot, status: Status, look: Look) -> Line:

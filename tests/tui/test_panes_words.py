@@ -150,7 +150,7 @@ def test_every_gpu_has_a_line_where_there_is_room_and_a_lost_one_is_named() -> N
         assert f"GPU{index} " in text
     assert "GPU6 LOST  the GPU fell off the bus" in text
     assert "GPU1 99.0 %  throttled: power limit, hot" in text
-    assert "dram share: counters are not allowed for this user" in text
+    assert "DRAM: counters are not allowed for this user" in text
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 4, 5, 6])
@@ -163,7 +163,9 @@ def test_gpus_without_room_are_summed_up_and_none_goes_missing(height: int) -> N
 
 def test_readings_that_are_missing_have_their_reason() -> None:
     sample = without_gpu(cpu_pressure=None, unknown={"cpu_pressure": "the kernel has no PSI"})
-    assert "cpu pressure: the kernel has no PSI" in words("hardware", hardware_of(sample), 58, 8)
+    assert " pressure: the kernel has no PSI" in words("hardware", hardware_of(sample), 58, 8)
+    untold = without_gpu(frequency_mhz=None, unknown={"frequency_mhz": "not told", "memory_total_bytes": "not told"})
+    assert "clock, memory total: not told" in words("hardware", hardware_of(untold), 58, 8)
 
 
 def test_a_gpu_that_cannot_be_read_says_why_and_not_that_it_is_unused() -> None:

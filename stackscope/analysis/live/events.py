@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 MOST_EVENTS: Final = 50
 _MOST_NAMED: Final = 2
 """Changes named in a label; of more, it says only that there are."""
+_SHORT: Final = {
+    "concurrency": "load", "rate": "load", "speculation": "spec", "kv_type_k": "K", "kv_type_v": "V",
+    "flash_attention": "flash", "prefix_cache": "cache", "draft_length": "draft", "token_budget": "budget",
+}  # fmt: skip
+"""What a label calls a setting: as the toggles do, where their names are shorter."""
 _MEASURED: Final = frozenset({"live", "rebuild", "traffic"})
 
 
@@ -69,12 +74,17 @@ class Events:
 
 
 def label_of(event: Event) -> str:
-    """What an event was, short enough to stand at a line of a chart: `slots 4`, `draft length 5`, a mark's name."""
+    """What an event was, short enough to stand at a line of a chart: `slots 4`, `KV q8_0`, a mark's name."""
     if event.kind == "mark":
         return event.label
     if not event.changes:
         return event.kind
-    named = [f"{name.replace('_', ' ')} {_value(name, after)}" for name, (_, after) in event.changes.items()]
+    changes = {name: after for name, (_, after) in event.changes.items()}
+    named = []
+    if "kv_type_k" in changes and changes["kv_type_k"] == changes.get("kv_type_v"):
+        named.append(f"KV {_value('kv_type_k', changes.pop('kv_type_k'))}")
+        del changes["kv_type_v"]
+    named += [f"{_SHORT.get(name, name.replace('_', ' '))} {_value(name, after)}" for name, after in changes.items()]
     more = " and more" if len(named) > _MOST_NAMED else ""
     return ", ".join(named[:_MOST_NAMED]) + more
 

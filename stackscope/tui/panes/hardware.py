@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import re
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope import units
 from stackscope.tui.compose import Rows, figure, flow, flowed, quantity, said, wrapped
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.records import GpuSample, HardwareSample
     from stackscope.tui.look import Look
+
+_NAMES: Final = {
+    "cpu_percent": "CPU", "frequency_mhz": "clock", "rss_bytes": "engine RSS", "cpu_pressure": "pressure",
+    "throttled_share": "held by quota", "dram_share": "DRAM", "sm_active": "SM", "sm_clock_mhz": "SM clock",
+    "is_used": "use", "is_gpm_live": "counters", "*": "all readings",
+}  # fmt: skip
+"""What readings are called that do not say it themselves."""
+_UNIT: Final = re.compile(r"(_bytes|_mhz|_percent|_ns|_w|_j|_c)?(_per_s)?$")
 
 
 class HardwarePane(Pane):
@@ -193,6 +202,6 @@ def _reasons(sample: HardwareSample, room: int) -> tuple[Line, ...]:
             missing |= gpu.unknown
     fields: dict[str, list[str]] = {}
     for field, reason in missing.items():
-        fields.setdefault(reason, []).append(field.removesuffix("_bytes").replace("_", " "))
+        fields.setdefault(reason, []).append(_NAMES.get(field) or _UNIT.sub("", field).replace("_", " "))
     texts = [f"{', '.join(names)}: {printable(reason)}" for reason, names in fields.items()]
     return tuple(line for text in texts for line in wrapped(text, room, "unknown")[:2])
