@@ -130,10 +130,10 @@ def _rows(width: int, height: int) -> tuple[Row, ...]:
         )
     if width >= 2 * _COLUMN:
         return (
-            Row(("anatomy",), 7, 1),
-            Row(("acceptance", "throughput"), 7, 1),
-            Row(("prefix", "compute"), 7, 1),
-            Row(("bandwidth", "hardware"), 7, 1),
+            Row(("anatomy",), 6, 1),
+            Row(("acceptance", "throughput"), 6, 1),
+            Row(("prefix", "compute"), 6, 1),
+            Row(("bandwidth", "hardware"), 6, 1),
             Row(("requests",), 6, 1),
             Row(("text",), 6, 2),
             Row(("events",), 5, 1),

@@ -59,6 +59,8 @@ class Screen:
             make_view=lambda: self.view,
             **options,
         )
+        # Reading other weights' files would say in its own time that there are none.
+        self.app._has_looked, self.app.toggling.variants = True, ()
         self.pilot: Pilot[None]
 
     def run(self, act: Callable[[Screen], Awaitable[None]], size: tuple[int, int] = (120, 40)) -> Screen:

@@ -13,6 +13,12 @@ def test_a_small_terminal_shows_first_what_matters_most() -> None:
     assert ("requests", "text") in layout.pages
 
 
+def test_a_recording_on_a_small_terminal_has_the_same_first_page() -> None:
+    layout = arranged(80, 24, has_transport=True)
+    assert layout.pages[0] == ("anatomy", "acceptance", "throughput")
+    assert layout.regions["transport"] == Region(0, 22, 80, 1)
+
+
 def test_a_usual_terminal_shows_all_but_the_requests_at_once() -> None:
     layout = arranged(120, 40)
     assert [set(PANES) - set(layout.pages[0]), *layout.pages[1:]] == [{"requests", "text"}, ("requests", "text")]

@@ -1,0 +1,98 @@
+"""The whole live screen against stored texts: every state at the three sizes. All of the sessions are synthetic."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from stackscope.errors import EngineDiedError
+from stackscope.tui.control import SPEEDS
+from stackscope.tui.source import Loading, Playing, Status
+from tests.tui import sessions
+from tests.tui.controls import FakeControl
+from tests.tui.live_apps import Screen
+from tests.tui.preview import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stackscope.analysis.live.snapshot import Snapshot
+
+GOLDEN: Final = Path(__file__).parent.parent / "golden" / "tui"
+UPDATE: Final = "UPDATE_GOLDEN"
+"""Environment variable that has the stored texts written anew, to be read before they are committed."""
+SIZES: Final = ((80, 24), (120, 40), (200, 60))
+
+DIED: Final = EngineDiedError(
+    "The engine process aborted (SIGABRT): native code found something it cannot go on from.",
+    remedy="Please report this with the lines below.",
+    last_lines=("ggml.c:4120: GGML_ASSERT(ne00 == ne10) failed",),
+)
+RECORDING: Final = Path("/recordings/synthetic.jsonl.zst")
+RECORDED: Final = Status(recording=RECORDING, recorded_ns=134_000_000_000)
+END_NS: Final = 140_000_000_000
+AT_END: Final = Playing(
+    position_ns=END_NS, end_ns=END_NS, speed=SPEEDS[2], is_playing=False, is_at_end=True, truncated=None
+)
+
+
+class State(NamedTuple):
+    """What is shown, and how."""
+
+    snapshot: Callable[[], Snapshot]
+    status: Status = RECORDED
+    is_paused: bool = False
+    is_played: bool = False
+
+
+STATES: Final = {
+    "starting": State(sessions.starting, Status(loading=Loading(what="loading synthetic.gguf", fraction=0.43))),
+    "running": State(sessions.running),
+    "paused": State(sessions.running, is_paused=True),
+    "toggling": State(sessions.settling),
+    "dead": State(sessions.dead, Status(failure=DIED, is_over=True, recorded=RECORDING)),
+    "no-gpu": State(sessions.calibrated),
+    "gpus": State(sessions.with_gpus),
+    "attached": State(sessions.attached, Status()),
+    "empty": State(sessions.empty, Status(playing=AT_END, is_over=True), is_played=True),
+    "replay-end": State(sessions.replay_end, Status(playing=AT_END, is_over=True), is_played=True),
+}
+
+
+class FakePlayback(FakeControl):
+    """A recording that stands at its end."""
+
+    is_playing = False
+    speed = 1.0
+    position_ns = end_ns = END_NS
+
+    def __init__(self) -> None:
+        super().__init__(is_live=False)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", STATES)
+def test_it_looks_as_stored(name: str, size: tuple[int, int]) -> None:
+    state = STATES[name]
+    shown: list[str] = []
+
+    async def look(screen: Screen) -> None:
+        if state.is_paused:
+            await screen.press("space")
+        requests = state.snapshot().requests
+        if requests:
+            screen.app.feed.texts.add(requests[0].id, TEXT)
+        await screen.show(status=state.status)
+        if state.status.failure is not None:
+            await screen.until(lambda: "Its last words" in screen.text)
+        shown.extend(line.rstrip() for line in screen.lines)
+
+    Screen(state.snapshot(), state.status, playback=FakePlayback() if state.is_played else None).run(look, size)
+    text = "\n".join(shown) + "\n"
+    path = GOLDEN / f"screen-{name}-{size[0]}.txt"
+    if os.environ.get(UPDATE):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
