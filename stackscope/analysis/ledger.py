@@ -198,9 +198,10 @@ class Ledger:
         rows = outputs = 0
         for forward in forwards:
             if forward.spans:
+                n_rows = sum([new for _, new in forward.spans])
                 spans += forward.spans
-                passes += forward.passes
-                rows += sum([new for _, new in forward.spans])
+                passes += forward.ubatches or (Ubatch(n_rows, forward.outputs),)
+                rows += n_rows
                 outputs += forward.outputs
         return self.count_spans(spans, rows, outputs, passes) if passes else NO_WORK
 
