@@ -78,10 +78,9 @@ def _rows(steps: Sequence[StepRecord], events: Sequence[Event], look: Look) -> t
     before: StepRecord | None = None
     for step in steps:
         is_new = before is not None and step.epoch != before.epoch
-        # A step begins where the one before ended, and a change is made in the time that both share.
-        until_ns = step.end_ns if is_new else step.start_ns
         between: list[Divider] = []
-        while waiting and waiting[-1].at_ns <= until_ns:
+        # A step begins where the one before ended: what is done between the two is done as the second begins.
+        while waiting and waiting[-1].at_ns < step.end_ns:
             between.append(_divider(waiting.pop(), look))
         if is_new and not any(divider.is_change for divider in between):
             between.append(Divider(f"configuration {units.count(step.epoch)}", is_change=True))

@@ -145,6 +145,14 @@ def test_marks_stand_between_steps_and_refusals_do_not() -> None:
     assert [row for row in found.rows if isinstance(row, Divider)] == [Divider("0:03  mark: baseline", is_change=False)]
 
 
+@pytest.mark.parametrize("kind", ["traffic", "mark"])
+def test_what_happens_as_a_step_begins_stands_before_it(kind: Any) -> None:
+    made = steps(4)
+    event = Event(at_ns=made[2].start_ns + 1_000, kind=kind, label="a", changes={"concurrency": (1, 8)})
+    found = waterfall(made, [event], UNICODE, is_slow_only=False)
+    assert [isinstance(row, Divider) for row in found.rows] == [False, False, True, False, False]
+
+
 def test_slow_steps_can_be_had_alone() -> None:
     made = [make_step(n) for n in range(20)]
     made[7] = make_step(7, phases=Phases(decode=2_000_000))
