@@ -55,5 +55,13 @@ def textual_theme(kind: theme.Kind) -> Theme:
     return Theme(
         name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,
         background=base.background, surface=base.surface, panel=base.surface, success=base.good, warning=base.warning,
-        error=base.bad, dark=base.is_dark,
+        error=base.bad, dark=base.is_dark, variables=_scrollbars(kind),
     )  # fmt: skip
+
+
+def _scrollbars(kind: theme.Kind) -> dict[str, str]:
+    """As quiet as the axes of charts: Textual would give them the accent, on black."""
+    styles = theme.STYLES[kind]
+    thumbs = dict.fromkeys(("scrollbar", "scrollbar-hover", "scrollbar-active"), styles["axis"])
+    tracks = ("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active")
+    return thumbs | dict.fromkeys(tracks, styles["track"])
