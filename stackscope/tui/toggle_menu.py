@@ -81,8 +81,8 @@ def _toggle_line(index: int, now: Situation, cursor: Cursor, room: int, keymap: 
     is_here = index == cursor.toggle
     new = awaited(toggle, now)
     value = state(toggle, now) + (f"{look.arrow}{new}" if new is not None else "")
-    is_stopped = is_stuck(toggle, now) is not None
-    sign = f"{look.cross} " if is_stopped else "  "
+    is_stopped = now.unavailable is not None or is_stuck(toggle, now) is not None
+    sign = f"{look.cross} " if is_stopped and now.unavailable is None else "  "
     key = Span(f" {keymap.shown(toggle.id):<2} ", "label" if is_stopped else "key")
     style = "title" if is_here else "label" if is_stopped else ""
     name = fitted((Span(toggle.name, style),), max(min(room - 14, 21), 8), look.ellipsis)

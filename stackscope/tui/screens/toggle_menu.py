@@ -34,7 +34,7 @@ class ToggleMenu(ModalScreen[None]):
     ToggleMenu { align: center middle; }
     ToggleMenu > Vertical {
         width: 94%; max-width: 108; height: 96%; max-height: 24;
-        border: round $accent; border-title-color: $text; background: $surface; padding: 0 1;
+        border: round $border; border-title-color: $foreground; background: $surface; padding: 0 1;
     }
     ToggleMenu MenuBody { height: 1fr; }
     """
