@@ -34,6 +34,13 @@ OURS = BUILD / "environment-is-ours"
 KEPT_ARGS = BUILD / "library" / "cmake-args"
 
 
+COMPILE = (
+    "import compileall, importlib.util, pathlib; found = importlib.util.find_spec('stackscope'); "
+    "compileall.compile_dir(pathlib.Path(found.origin).parent, quiet=1)"
+)
+"""Compiles the package wherever it is, also where Python is told to write no bytecode of its own accord."""
+
+
 def main(arguments: list[str]) -> int:
     """Set up for `run` or `dev`. Returns the exit code."""
     is_dev = "dev" in arguments
@@ -173,7 +180,8 @@ def _install_command() -> list[str]:
     """The command that adds packages to the environment, at the pinned versions."""
     uv = shutil.which("uv")
     if uv is not None:
-        return [uv, "pip", "install", "--python", str(PYTHON), "--constraint", str(CONSTRAINTS)]
+        # As pip does by itself: compiling textual at the first start would take longer than all the rest of it.
+        return [uv, "pip", "install", "--compile-bytecode", "--python", str(PYTHON), "--constraint", str(CONSTRAINTS)]
     return [
         *(str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"),
         *("--constraint", str(CONSTRAINTS)),
@@ -204,6 +212,8 @@ def _install_packages(*, is_dev: bool) -> None:
     check = [str(PYTHON), "-c", "import llama_cpp, stackscope"]
     if not run_step("Checking that the library loads", check, LOG):
         raise SetupError(failure("llama.cpp was built but does not load. Build it again: make distclean run", LOG))
+    # Nobody does it for a package that is used from its checkout. Where it fails, each start takes a little longer.
+    run_step("Compiling modules, for a quick start", [str(PYTHON), "-P", "-c", COMPILE], LOG)
 
 
 def _python_version() -> list[int]:

@@ -120,6 +120,12 @@ def test_what_is_current_is_left_alone(checkout: Checkout) -> None:
     assert checkout.calls() == []
 
 
+def test_modules_are_compiled_even_where_python_would_not(checkout: Checkout) -> None:
+    assert checkout.set_up("run", PYTHONDONTWRITEBYTECODE="1")[0] == 0
+    assert any("--compile-bytecode" in call for call in checkout.calls())
+    assert list((checkout.root / ".venv").glob("lib/python*/site-packages/__pycache__/stackscope.*.pyc"))
+
+
 def test_development_adds_to_what_is_there_and_serves_for_running(checkout: Checkout) -> None:
     checkout.set_up("run")
     checkout.calls()
