@@ -205,7 +205,7 @@ def test_the_load_is_followed() -> None:
     shown = fed(header(workload={"concurrency": 8}), *steady(1_000), change, again).snapshot(2 * SECOND)
     assert (shown.concurrency, shown.rate) == (16, None)
     assert [event.changes for event in shown.events] == [{"concurrency": (8, 16)}]
-    assert shown.history.changes == ((SECOND, "concurrency 16"),)
+    assert shown.history.changes == ((SECOND, "load 16"),)
 
 
 def test_load_told_before_any_step_is_what_it_starts_with() -> None:

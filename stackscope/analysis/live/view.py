@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 NOW_BINS: Final = 4
 """Bins of the window `now`, the one in progress aside."""
+NAMED_BINS: Final = 10
+"""Bins that the verdict is of, at least: a name of two seconds would change with every prompt."""
 LEAST_FORWARDS: Final = 4
 """The window `now` is longer where so many forwards take longer."""
 MOST_STEPS: Final = 2_000
@@ -160,7 +162,7 @@ class LiveView:
             requests=self._flights.views(now_ns),
             events=events,
             hardware=self._hardware,
-            verdict=self._worded(state, now),
+            verdict=self._worded(state, now, idle_until_ns),
             compute_ceiling=None if limits.compute is None else limits.compute.value,
             bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
             not_modelled=standing.not_modelled,
@@ -215,7 +217,7 @@ class LiveView:
         """A bin is complete."""
         self._verdict = None
         self._blocks.close()
-        sums, _ = self._bins.window(self._now_bins)
+        sums, _ = self._bins.window(max(NAMED_BINS, self._now_bins))
         covered_ns = self._bins.covered_ns
         if covered_ns is not None and "phases" not in self._bins.unknown:
             self._verdicts.update(covered_ns, windows.shares(sums))
@@ -303,21 +305,23 @@ class LiveView:
             missed_at=self._missed_at if has_cache else None,
         )
 
-    def _worded(self, state: State, now: Window) -> Verdict:
+    def _worded(self, state: State, now: Window, idle_until_ns: int | None) -> Verdict:
         """The verdict in words. They change once a bin, which is often enough to read."""
         key = (state, now.wall_ns > 0)
         if self._verdict is None or self._verdict[0] != key:
-            self._verdict = key, self._fresh_verdict(state, now)
+            is_stale = now.wall_ns == 0
+            named = now if is_stale else self._window(max(NAMED_BINS, self._now_bins), idle_until_ns)
+            self._verdict = key, self._fresh_verdict(state, named)
         return self._verdict[1]
 
-    def _fresh_verdict(self, state: State, now: Window) -> Verdict:
+    def _fresh_verdict(self, state: State, named: Window) -> Verdict:
         if self._last is None:
             return Verdict(sentence="no step has run yet")
         if state == "waiting":
             return Verdict(sentence="no request is in flight")
         if "phases" in self._bins.unknown:
             return Verdict(sentence="this source does not say where the time of a step goes")
-        return self._verdicts.verdict(now)
+        return self._verdicts.verdict(named)
 
 
 def _is_settling(event: Event) -> bool:
