@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from stackscope.toggles import EngineConfig
@@ -35,5 +36,32 @@ def test_prefixes_longer_than_the_window_are_reused_whole_and_say_the_same(gemma
         again = finish(engine)
         assert again.requests[0].hit_tokens == 1088  # 1,100 − 1 in whole blocks of 16
         assert again.outputs[9] == first
+    finally:
+        engine.close()
+
+
+def test_a_draft_model_with_windows_borrows_the_whole_of_a_prefix(gemma: Path) -> None:
+    """It is the target itself, so that its drafts are right as long as its windows are."""
+    config = EngineConfig(
+        model=str(gemma), draft_model=str(gemma), threads=2, slots=2, context_tokens=4096, token_budget=256
+    )
+    engine = open_engine(config)
+    try:
+        long = engine.tokenizer.encode(TEXT * 60)[:1100]
+        engine.submit(job(0, long, 4, ignore_eos=True))
+        finish(engine)
+        assert engine.reconfigure(msgspec.structs.replace(config, speculation="draft")).kind == "live"
+        fed = []
+        for number in (1, 2):
+            engine.submit(job(number, long, 12, ignore_eos=True))
+            run = finish(engine)
+            fed.append(sum(new for step in run.steps for forward in step.draft for _, new in forward.spans))
+            assert run.requests[0].drafted > 0
+            assert run.requests[0].accepted == run.requests[0].drafted
+        assert fed[0] > 1088 > 64 > fed[1]
+        lengths = engine.backend.memory.draft_length
+        size = engine.backend.size
+        assert [lengths[path] for path in size.path_ids] == [lengths[guard] for guard in size.guard_ids]
+        assert max(lengths) >= 1088
     finally:
         engine.close()
