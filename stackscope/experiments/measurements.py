@@ -24,7 +24,7 @@ BLOCK_NS: Final = 15_000_000
 
 MOST_RUNS: Final = 64
 
-DEAR_NS: Final = 250_000_000
+DEAR_NS: Final = 100_000_000
 """From here on even the first run counts: what it has to warm up is lost in it."""
 
 FIRST_TOKENS: Final = 16

@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Every row count with all outputs and with one, and deeper contexts."""
 
 
-QUICK: Final = Budget(curves_s=9.5, contexts_s=3.0, rebuilds_s=1.5, most=9)
+QUICK: Final = Budget(curves_s=10.5, contexts_s=4.0, rebuilds_s=1.5, most=9)
 FULL: Final = Budget(curves_s=90.0, contexts_s=60.0, rebuilds_s=10.0, most=15, is_full=True)
 
 

@@ -10,7 +10,7 @@ from stackscope import units
 from stackscope.cgroups import available_memory
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import Model
-from stackscope.experiments.measurements import forward
+from stackscope.experiments.measurements import BLOCK_NS, forward
 from stackscope.experiments.protocol import Item, Series
 from stackscope.experiments.samples import Sample, interleaved, repeats
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OVERTIME: Final = 1.3
 """A stage that takes longer than its time by this factor ends: something has begun to disturb it."""
 
+SMALL_SHARE: Final = 0.02
+"""What takes less than this of a stage's time is measured once even when there is none left."""
+
 FILL_SHARE: Final = 0.7
 """Of the time for depths of context, what filling it may take."""
 
@@ -33,8 +36,13 @@ CHUNK: Final = 512
 DEEPEST: Final = {False: 4096, True: 16_384}
 """Cached tokens to go to at most, by whether the calibration is a full one."""
 
-PER_VISIT: Final = 3
-"""Samples each time that a depth is reached: on the way down and on the way up."""
+ROUND: Final = 64
+"""Depths are multiples of this where there is room."""
+
+VISIT_NS: Final = 150_000_000
+"""How long to stay at a depth, each time that it is reached: on the way down and on the way up."""
+
+FEWEST_PER_VISIT, MOST_PER_VISIT = 3, 8
 
 HANDOFFS: Final = 5
 
@@ -57,6 +65,14 @@ class Log:
         samples = self._samples.get(item)
         return samples[-1].ns if samples else None
 
+    def row_ns(self) -> float | None:
+        """What a row takes in the forward of most rows. `None`: there was no forward."""
+        times = [(item.rows, samples[-1].ns) for item, samples in self._samples.items() if item.kind == "forward"]
+        if not times:
+            return None
+        rows, taken_ns = max(times)
+        return taken_ns / rows
+
     def series(self) -> tuple[Series, ...]:
         return tuple(Series(item=item, samples=tuple(samples)) for item, samples in self._samples.items())
 
@@ -75,7 +91,7 @@ def curves(
         progress(described(item))
         left_ns = budget_ns - (sampler.now() - begun_ns)
         expected_ns = _expected_ns(item, cheaper.get(item.kind), log)
-        if expected_ns > left_ns:
+        if expected_ns > max(left_ns, SMALL_SHARE * budget_ns):
             log.unknown[described(item)] = (
                 f"it would have taken about {units.duration(expected_ns)}, longer than there was"
             )
@@ -123,25 +139,37 @@ def depths(context: Context, sampler: Sampler, log: Log, budget: Budget, progres
     """
     begun_ns, fill_ns = sampler.now(), FILL_SHARE * budget.contexts_s * 1e9
     last = min(context.size.n_ctx_seq - 1, DEEPEST[budget.is_full])
-    chunk = min(CHUNK, context.size.n_batch, max(1, last // 2))
+    chunk = chunk_of(log.row_ns(), fill_ns, last=min(last, 2 * context.size.n_batch))
     visited = [0]
-    _visit(context, 0, sampler, log)
+    n_samples = _visit(context, 0, sampler, log)
     cost_ns = 0
-    while visited[-1] + chunk <= last:
+    while chunk > 0 and visited[-1] + chunk <= last:
         progress(f"context of {visited[-1] + chunk}")
         if len(visited) > 1 and sampler.now() - begun_ns + cost_ns > fill_ns:
             break
         cost_ns = forward(context, chunk, start=visited[-1])
         visited.append(visited[-1] + chunk)
-        _visit(context, visited[-1], sampler, log)
+        _visit(context, visited[-1], sampler, log, n_samples=n_samples)
     _hand_over(context, visited[-1], sampler, log)
     for depth in reversed(visited):
         context.remove(0, depth)
-        _visit(context, depth, sampler, log)
+        _visit(context, depth, sampler, log, n_samples=n_samples)
     context.clear()
 
 
-def _visit(context: Context, depth: int, sampler: Sampler, log: Log) -> None:
+def chunk_of(row_ns: float | None, fill_ns: float, *, last: int) -> int:
+    """Tokens by which to fill a context so that there is time for two depths; 0: there is not even for a small one.
+
+    `row_ns` is what a row of a long forward takes, and `last` the deepest there is room for.
+    """
+    possible = last if row_ns is None else min(last, int(fill_ns / row_ns))
+    chunk = min(CHUNK, possible // 2)
+    return chunk // ROUND * ROUND if chunk >= ROUND else chunk if possible == last else 0
+
+
+def _visit(context: Context, depth: int, sampler: Sampler, log: Log, *, n_samples: int | None = None) -> int:
+    """Time one-row forwards at a depth; how many samples were taken, which is the same at all depths."""
+
     def run() -> int:
         taken_ns = forward(context, 1, outputs=1, start=depth)
         context.remove(0, depth)
@@ -149,13 +177,19 @@ def _visit(context: Context, depth: int, sampler: Sampler, log: Log) -> None:
 
     item = Item(kind="context", rows=1, sequences=1, outputs=1, cached=depth)
     cost_ns = run()
-    for _ in range(PER_VISIT):
+    if n_samples is None:
+        n_samples = min(max(round(VISIT_NS / max(cost_ns, BLOCK_NS)), FEWEST_PER_VISIT), MOST_PER_VISIT)
+    for _ in range(n_samples):
         log.add(item, sampler.take(run, cost_ns))
+    return n_samples
 
 
 def _hand_over(context: Context, tokens: int, sampler: Sampler, log: Log) -> None:
     """Save the state of sequence 0 and load it into another, in memory."""
-    if tokens == 0 or context.size.n_seq_max < 2 or (context.size.is_unified and context.n_ctx < 2 * tokens):
+    if tokens == 0:
+        log.unknown["hand-off"] = "there was no time to fill a context"
+        return
+    if context.size.n_seq_max < 2 or (context.size.is_unified and context.n_ctx < 2 * tokens):
         log.unknown["hand-off"] = "the context has no room for the state of a second sequence; give a larger --context"
         return
     state = np.empty(context.state_bytes(0), np.uint8)

@@ -140,9 +140,9 @@ def test_the_threads_wait_as_those_of_the_engine() -> None:
 def test_a_small_context_of_another_shape_says_what_it_cannot_hold() -> None:
     config = EngineConfig(context_tokens=256, kv_type_k="q8_0", kv_type_v="q8_0", unified_kv=False, threads=1)
     found = calibrate(
-        with_models(config), Budget(curves_s=1.0, contexts_s=0.5, rebuilds_s=0.1, most=1), progress=lambda _: None
+        with_models(config), Budget(curves_s=2.0, contexts_s=2.0, rebuilds_s=0.1, most=1), progress=lambda _: None
     )
     assert found.unknown["forward of 512"] == "the context holds fewer tokens"
     assert max(time.rows for time in found.forwards) <= 256
-    assert found.contexts[-1].cached == 254
+    assert found.contexts[-1].cached in (64, 128, 192)
     assert found.conditions.hold_for(with_models(config))

@@ -151,7 +151,7 @@ def test_everything_has_its_place_or_its_reason() -> None:
             series("draft", 90_000, rows=1, sequences=1, outputs=1),
             series("save", 1_000, cached=512, bytes=6_000), series("load state", 2_000, cached=512, bytes=6_000),
             series("rebuild", 5, 7, 9), series("load", 40),
-            unknown={"forward of 512, one output": "it would have taken about 9 s, too long"},
+            unknown={"forward of 512, one output": "it would have taken about 9 s"},
         ),
         occasion(),
     )  # fmt: skip

@@ -1,0 +1,136 @@
+"""The order and the limits of measuring, with a clock and runs that are made up."""
+
+from __future__ import annotations
+
+import pytest
+
+from stackscope.experiments import stages
+from stackscope.experiments.measurements import Sampler
+from stackscope.experiments.protocol import Item
+
+
+class Clock:
+    """Time that passes only while something runs."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+class Made:
+    """Something that takes a fixed time, by the clock."""
+
+    def __init__(self, clock: Clock, rows: int, ns: int, kind: str = "forward") -> None:
+        self.item = Item(kind=kind, rows=rows, sequences=1, outputs=rows)  # type: ignore[arg-type]
+        self._clock = clock
+        self._ns = ns
+        self.n_runs = 0
+
+    def run(self) -> int:
+        self.n_runs += 1
+        self._clock.ns += self._ns
+        return self._ns
+
+
+def curves(clock: Clock, made: list[Made], seconds: float, most: int = 9) -> tuple[stages.Log, list[str]]:
+    log, said = stages.Log(), list[str]()
+    stages.curves(made, Sampler(clock), log, seconds, most=most, progress=said.append)
+    return log, said
+
+
+def counts(log: stages.Log) -> dict[int, int]:
+    return {series.item.rows: len(series.samples) for series in log.series()}
+
+
+SECOND = 10**9
+
+
+def test_all_are_measured_before_any_is_repeated() -> None:
+    clock = Clock()
+    made = [Made(clock, 1, SECOND // 5), Made(clock, 2, SECOND // 4), Made(clock, 4, SECOND // 2)]
+    log, said = curves(clock, made, 2.5)
+    assert said[:3] == ["forward of 1", "forward of 2", "forward of 4"]
+    # 0.95 s for a round: two of them fit, and what is left takes the two cheap ones once more.
+    assert counts(log) == {1: 3, 2: 3, 4: 2}
+    assert clock.ns <= 2.5 * SECOND
+
+
+def test_what_would_take_too_long_is_left_out_with_its_reason() -> None:
+    clock = Clock()
+    made = [Made(clock, 1, SECOND // 5), Made(clock, 512, 50 * SECOND)]
+    log, _ = curves(clock, made, 3.0)
+    assert counts(log).keys() == {1}
+    assert made[1].n_runs == 0
+    # 512 × 0.2 s
+    assert log.unknown == {"forward of 512": "it would have taken about 1 min 42 s, longer than there was"}
+
+
+def test_what_is_cheap_is_measured_even_when_the_time_is_up() -> None:
+    clock = Clock()
+    made = [Made(clock, 1, 3 * SECOND, "read"), Made(clock, 1, SECOND // 50), Made(clock, 2, SECOND // 25)]
+    log, _ = curves(clock, made, 2.0)
+    assert [len(series.samples) for series in log.series()] == [1, 1, 1]
+    assert log.unknown == {}
+
+
+def test_something_short_is_run_often_for_a_sample() -> None:
+    clock = Clock()
+    made = Made(clock, 1, 1_000_000)
+    log, _ = curves(clock, [made], 0.01, most=1)
+    [series] = log.series()
+    assert [sample.ns for sample in series.samples] == [1_000_000]
+    assert made.n_runs == 1 + 1 + 15  # to know what it costs, to warm up, and 15 ms
+
+
+def test_a_machine_that_turns_slow_does_not_keep_anybody_waiting() -> None:
+    clock = Clock()
+
+    class Slowing(Made):
+        def run(self) -> int:
+            self._ns *= 2
+            return super().run()
+
+    made = Slowing(clock, 1, SECOND // 10)
+    curves(clock, [made], 2.0)
+    assert clock.ns < 4 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("row_ns", "fill_ns", "last", "chunk"),
+    [
+        (1e6, 2e9, 4095, 512),  # 2,000 tokens in time
+        (3.3e6, 2.8e9, 4095, 384),  # 848: twice 384
+        (1e8, 2.8e9, 4095, 0),  # 28: not even 64
+        (1e6, 2e9, 255, 64),
+        (1e6, 2e9, 100, 50),  # all there is room for
+        (None, 2e9, 4095, 512),
+        (1e6, 2e9, 1, 0),
+    ],
+)
+def test_a_context_is_filled_by_what_there_is_time_for(
+    row_ns: float | None, fill_ns: float, last: int, chunk: int
+) -> None:
+    assert stages.chunk_of(row_ns, fill_ns, last=last) == chunk
+
+
+def test_a_row_is_priced_by_the_longest_forward() -> None:
+    clock, log = Clock(), stages.Log()
+    assert log.row_ns() is None
+    for made in (Made(clock, 64, 6_400), Made(clock, 512, 25_600), Made(clock, 900, 5, "draft")):
+        log.add(made.item, Sampler(clock).first(made.run))
+    assert log.row_ns() == 50
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (Item(kind="read", place="memory"), "reading memory"),
+        (Item(kind="product", type="q4_K", rows=512), "q4_K matrices × 512"),
+        (Item(kind="draft", rows=8, outputs=8), "draft forward of 8"),
+        (Item(kind="forward", rows=512, outputs=1), "forward of 512, one output"),
+    ],
+)
+def test_progress_is_in_words(item: Item, words: str) -> None:
+    assert stages.described(item) == words
