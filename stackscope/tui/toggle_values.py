@@ -26,7 +26,7 @@ KV_CYCLE: Final[tuple[KvType, ...]] = ("f16", "q8_0", "q5_0", "q4_0")
 """What the key goes through; the menu has every type."""
 CONCURRENCIES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 RATES: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-ACCEPTANCES: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+ACCEPTANCES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_THREADS: Final = 16
 """Offered where it is not known how many cores there are."""
 

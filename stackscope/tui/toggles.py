@@ -105,7 +105,7 @@ TOGGLES: Final[tuple[Toggle, ...]] = (
            help="Lengthen or shorten each sequence's drafts by what was recently accepted."),
     Toggle("unified", "KV layout", "", "u", None, "attention", ("unified_kv",), values.unified,
            help="One KV cache for all sequences, which shares prefixes without copying, or a part for each."),
-    Toggle("capacity", "Cache capacity", "limit", "h", "H", "caching", ("cache_tokens",), values.capacity,
+    Toggle("capacity", "Cache limit", "limit", "h", "H", "caching", ("cache_tokens",), values.capacity,
            is_ordered=True, help="Most tokens that cached prefixes may hold while nobody uses them."),
     Toggle("split", "Device split", "split", "d", "D", "parallelism", ("split_mode",), values.split,
            help="How the model is laid over several GPUs."),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAMES: Final = {
     "model": "weights", "draft_model": "draft model", "draft_length": "draft length",
     "adaptive_draft": "adaptive drafts",
-    "synthetic_acceptance": "synthetic acceptance", "prefix_cache": "prefix cache", "cache_tokens": "cache capacity",
+    "synthetic_acceptance": "synthetic acceptance", "prefix_cache": "prefix cache", "cache_tokens": "cache limit",
     "token_budget": "token budget", "context_tokens": "context", "kv_type_k": "K cache", "kv_type_v": "V cache",
     "flash_attention": "flash attention", "unified_kv": "unified KV", "concurrency": "load", "rate": "load",
     "slots_max": "slots at most", "draft_length_max": "draft length at most", "split_mode": "device split",
@@ -31,6 +31,10 @@ SPECULATIONS: Final = {"ngram": "n-gram", "draft": "draft model", "mtp": "MTP"}
 
 def spelled(name: str, setting: Setting) -> str:
     """The value of a setting."""
+    if name == "synthetic_acceptance":
+        return "off" if setting is None or not isinstance(setting, int | float) else units.percent(setting)
+    if name == "cache_tokens" and setting is None:
+        return "none"
     match setting:
         case None:
             return "auto"

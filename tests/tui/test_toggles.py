@@ -14,6 +14,7 @@ from stackscope.tui.situation import Refused, Situation, Variant, built_for, rem
 from stackscope.tui.toggles import BY_ID, TOGGLES, Choice, Refusal, awaited, choices, is_settling, next_choice, state
 from stackscope.tui.toggling import ENDED, LOADING, PATIENCE_STEPS, RECORDED, Said, Toggling
 from stackscope.tui.variants import find_variants
+from stackscope.tui.wording import spelled
 from tests.tui import sessions
 from tests.tui.controls import FakeControl
 from tests.unit.record_builders import make_model
@@ -330,3 +331,18 @@ def test_variants_are_files_of_the_same_geometry(tmp_path: Path, monkeypatch: py
     assert {variant.path for variant in found} == {str(bundled_target()), str(copy)}
     assert {variant.label for variant in found} == {"lab-target-f16", "copy-of-it"}  # of one type: told apart by name
     assert find_variants(tmp_path / "broken.gguf") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "text"),
+    [
+        ("synthetic_acceptance", None, "off"),
+        ("synthetic_acceptance", 0.0, "0 %"),
+        ("synthetic_acceptance", 0.75, "75 %"),
+        ("cache_tokens", None, "none"),
+        ("cache_tokens", 8192, "8,192"),
+        ("speculation", "ngram", "n-gram"),
+    ],
+)
+def test_events_spell_values_as_the_toggles_do(name: str, setting: Any, text: str) -> None:
+    assert spelled(name, setting) == text
