@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
 from textual.app import App
 from textual.binding import Binding
@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from stackscope.analysis.live.snapshot import Snapshot
+from stackscope.tui import theme
 from stackscope.tui.bindings import Keymap, bindings
 from stackscope.tui.control import SPEEDS
 from stackscope.tui.feed import Feed, Frame
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from stackscope.errors import StackscopeError
-    from stackscope.tui import theme
     from stackscope.tui.bindings import Scope
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
@@ -95,6 +95,9 @@ class StackscopeApp(App[None]):
         """Themes that this terminal has the colours for."""
         self.look = look
         super().__init__(**options)
+        for each in get_args(theme.Kind):
+            self.register_theme(textual_theme(each))
+        self.theme = f"stackscope-{kind}"  # Before anything is styled in the colours of another.
         self.control = control
         self.playback = playback
         self.keys = keys or Keymap()
@@ -121,9 +124,6 @@ class StackscopeApp(App[None]):
 
     def on_mount(self) -> None:
         self._events = asyncio.get_running_loop()
-        for kind in ("dark", "light", "ansi", "mono"):
-            self.register_theme(textual_theme(kind))
-        self.theme = f"stackscope-{self.kind}"
         self.set_class(self.look.is_ascii, "-ascii")
         self.set_keymap(dict(self.keys.keys))
         for complaint in self.keys.complaints:
@@ -193,7 +193,7 @@ class StackscopeApp(App[None]):
         for notice in frame.status.notices:
             self.tell(notice, is_warning=True)
         for screen in self.screen_stack:
-            if isinstance(screen, FrameScreen):
+            if isinstance(screen, FrameScreen) and screen.is_composed:
                 screen.show(frame)
         failure = frame.status.failure
         if failure is not self._told_failure:

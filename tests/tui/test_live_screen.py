@@ -105,6 +105,18 @@ def test_a_frame_redraws_only_the_lines_that_changed() -> None:
         assert "events" in drawn
 
 
+def test_a_frame_may_come_before_the_widgets_that_show_it() -> None:
+    @on()
+    async def _(screen: Screen) -> None:
+        screen.app.push_screen(LiveScreen())
+        assert not live(screen).is_composed
+        screen.app.take(screen.app.frame)
+        await screen.until(lambda: live(screen).is_composed and "q quit" in screen.lines[-1])
+        screen.app.switch_mode("steps")
+        screen.app.take(screen.app.frame)
+        await screen.until(lambda: "does not tell single steps" in screen.text)
+
+
 def test_a_terminal_that_is_too_small_says_so_and_recovers() -> None:
     @on()
     async def _(screen: Screen) -> None:

@@ -47,7 +47,7 @@ class FramedScreen(RunningScreen):
 
     def show(self, frame: Frame) -> None:
         """Draw what has changed."""
-        if not self.is_mounted or not self.size.width:
+        if not self.size.width:
             return
         look, width = self.owner.look, self.size.width
         status = frame.status

@@ -85,17 +85,16 @@ class LiveScreen(RunningScreen):
         self._page = 0
         self._selected: int | None = None
         """The request that the user chose. `None`: none, so that the first one is shown."""
+        self._bars: Final = {id: Bar(id=id) for id in ("header", "tabs", "event", "transport", "footer")}
+        self._views: Final = {name: PaneView(pane) for name, pane in PANES.items()}
+        self._small: Final = Painted(id="small")
+        self._toggles: ToggleBar | None = None
+        """`None`: the keys are not known yet that it shows."""
 
     def compose(self) -> ComposeResult:
-        yield Bar(id="header")
-        yield ToggleBar(self.owner.keys, id="toggles")
-        yield Bar(id="tabs")
-        for pane in PANES.values():
-            yield PaneView(pane)
-        yield Bar(id="event")
-        yield Bar(id="transport")
-        yield Bar(id="footer")
-        yield Painted(id="small")
+        self._toggles = ToggleBar(self.owner.keys, id="toggles")
+        yield from (self._bars["header"], self._toggles, self._bars["tabs"], *self._views.values())
+        yield from (self._bars["event"], self._bars["transport"], self._bars["footer"], self._small)
 
     @property
     def layout(self) -> WidgetLayout:
@@ -113,8 +112,6 @@ class LiveScreen(RunningScreen):
 
     def show(self, frame: Frame) -> None:
         """Draw what this page shows of a frame."""
-        if not self.is_mounted:
-            return
         has_transport = frame.status.playing is not None
         if has_transport is not ("transport" in self._places.page.regions) and not self._places.page.is_too_small:
             self._arrange()
@@ -127,7 +124,7 @@ class LiveScreen(RunningScreen):
         context = self._context_of(frame)
         for name in self._places.page.regions:
             if name in PANES:
-                self.query_one(f"#{name}", PaneView).show(context)
+                self._views[name].show(context)
 
     def _context_of(self, frame: Frame) -> Context:
         selected = self._selection(frame.snapshot)
@@ -154,22 +151,20 @@ class LiveScreen(RunningScreen):
         snapshot, status, look = frame.snapshot, frame.status, self.owner.look
         width = self.size.width
         page = self._places.page
-        self._bar("header").show(bars.header(snapshot, status, width, look, is_paused=self.owner.is_paused))
-        self.query_one("#toggles", ToggleBar).show(self.owner.toggling.situation)
+        self._bars["header"].show(bars.header(snapshot, status, width, look, is_paused=self.owner.is_paused))
+        if self._toggles is not None:
+            self._toggles.show(self.owner.toggling.situation)
         if "tabs" in page.regions:
             turn = " ".join(self.owner.keys.shown(id) for id in PAGE_KEYS)
-            self._bar("tabs").show(bars.pages(page.pages, page.page, width, look, keys=turn))
+            self._bars["tabs"].show(bars.pages(page.pages, page.page, width, look, keys=turn))
         if "event" in page.regions:
-            self._bar("event").show((Span(" "), *latest(snapshot, width - 2, look), Span(" ")))
+            self._bars["event"].show((Span(" "), *latest(snapshot, width - 2, look), Span(" ")))
         if status.playing is not None:
-            self._bar("transport").show(
+            self._bars["transport"].show(
                 bars.transport(status.playing, width, look, keys=bars.transport_keys(self.owner.keys))
             )
         keys = self._keys("live", "running", "everywhere")
-        self._bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
-
-    def _bar(self, id: str) -> Bar:
-        return self.query_one(f"#{id}", Bar)
+        self._bars["footer"].show(bars.footer(keys, width, look, own_share=frame.own_share))
 
     def _keys(self, *scopes: str) -> list[tuple[str, str]]:
         """(key, what it does) of the footer, those of the first scope first."""
@@ -184,9 +179,7 @@ class LiveScreen(RunningScreen):
             f"{LEAST_WIDTH} and {LEAST_HEIGHT} are needed.",
         )
         above = max((height - len(lines)) // 2, 0)
-        self.query_one("#small", Painted).paint(
-            *([()] * above), *[(Span(line.center(width)[:width]),) for line in lines[: max(height, 1)]]
-        )
+        self._small.paint(*([()] * above), *[(Span(line.center(width)[:width]),) for line in lines[: max(height, 1)]])
 
     # Pages
 
@@ -227,7 +220,7 @@ class LiveScreen(RunningScreen):
 
     def _focus(self, name: str) -> None:
         self._turn_to(self._places.page.page_of(name))
-        self.query_one(f"#{name}", PaneView).focus(scroll_visible=False)
+        self._views[name].focus(scroll_visible=False)
 
     def action_unfocus(self) -> None:
         """Focus nothing."""

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 class FrameScreen(Screen[None]):
     """A screen that is given every frame while it is shown, and the last one when it comes back."""
 
+    is_composed = False
+    """Its widgets are there. Frames come when they like, also before."""
+
+    def on_mount(self) -> None:
+        self.is_composed = True
+        self.call_after_refresh(self.show_again)
+
     @property
     def owner(self) -> StackscopeApp:
         """The application, by its own type."""
@@ -29,7 +36,8 @@ class FrameScreen(Screen[None]):
 
     def show_again(self) -> None:
         """Draw the last frame once more."""
-        self.show(self.owner.frame)
+        if self.is_composed:
+            self.show(self.owner.frame)
 
     def on_screen_resume(self) -> None:
         self.show_again()

@@ -147,7 +147,7 @@ class SessionsScreen(FrameScreen):
 
     def show(self, frame: Frame) -> None:
         """Draw what has changed of what runs."""
-        if not self.is_mounted or not self.size.width:
+        if not self.size.width:
             return
         look, width = self.owner.look, self.size.width
         line = bars.header(frame.snapshot, frame.status, width, look, is_paused=self.owner.is_paused)
