@@ -11,6 +11,7 @@ from stackscope.analysis.ledger import Ledger, WorkSum
 from stackscope.tui.charts import bar, swatch
 from stackscope.tui.compose import wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, width
+from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,7 +132,10 @@ def _shares(snapshot: Snapshot, room: int, look: Look) -> list[Line]:
     """The parts of wall time, with what each is."""
     now, minute = snapshot.now, snapshot.minute
     if not minute.parts and not now.parts:
-        return [_head("Where the time goes"), *wrapped("This source does not tell the phases of a step.", room)]
+        why = "This source does not tell the phases of a step."
+        if not has_begun(snapshot):
+            why = awaited(snapshot, "the parts of its time show here")
+        return [_head("Where the time goes"), *wrapped(why, room)]
     before = {part.name: part for part in minute.parts}
     current: dict[str, Part] = {part.name: part for part in now.parts}
     lines: list[Line] = [_head("Where the time goes", "share of wall time: now (2 s), the last minute, time per step")]

@@ -87,6 +87,12 @@ def evident(snapshot: Snapshot, room: int = 110, steps: int = 0) -> str:
     return text(evidence(snapshot, counted(snapshot, made), room, UNICODE))
 
 
+def test_evidence_before_the_first_step_is_awaited_and_not_called_untold() -> None:
+    awaited = "the parts of its time show here once its first step is done"
+    assert awaited in evident(sessions.loading())
+    assert "This source does not tell the phases of a step." in evident(sessions.attached())
+
+
 @pytest.mark.parametrize("room", [40, 78, 132])
 @pytest.mark.parametrize("name", sorted(sessions.SESSIONS))
 def test_evidence_keeps_to_the_room_in_every_state(name: str, room: int) -> None:
