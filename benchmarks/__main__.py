@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("engine_speed", "host_time", "recorder_cost", "live_view")
+NAMES = ("engine_speed", "host_time", "recorder_cost", "live_view", "ceilings")
 
 
 def main() -> int:
