@@ -229,31 +229,41 @@ def settling() -> Snapshot:
 
 def with_gpu() -> Snapshot:
     """One GPU, of which everything is known."""
-    return msgspec.structs.replace(
-        calibrated(), hardware=one_gpu(), header=header(device="NVIDIA H100 80GB HBM3"),
-        compute_ceiling=612e12, bandwidth_ceiling=3.12e12, model_name="synthetic-8b Q8_0",
-        now=speculating_window(bytes_per_s=2.2e12, forward_bytes_per_s=2.61e12, flops_per_s=116e12,
-                               forward_flops_per_s=140e12, kv_read_bytes_per_s=240e9, kv_write_bytes_per_s=3e9,
-                               weight_bytes_per_s=1.96e12, bytes_per_step=8.7e9),
-        history=gpu_history(),
-    )  # fmt: skip
-
-
-def gpu_history() -> History:
-    """The minute at the rates of a GPU."""
-    history = make_history()
-    points = tuple(
-        point if point.flops_per_s is None or point.bytes_per_s is None else
-        msgspec.structs.replace(point, flops_per_s=point.flops_per_s * 270, bytes_per_s=point.bytes_per_s * 200,
-                                forward_bytes_per_s=2.61e12)
-        for point in history.points
-    )  # fmt: skip
-    return msgspec.structs.replace(history, points=points)
+    return gpu_session(1)
 
 
 def with_gpus() -> Snapshot:
     """Eight GPUs, one of them lost, one throttled, two in use."""
-    return msgspec.structs.replace(with_gpu(), hardware=several_gpus())
+    return msgspec.structs.replace(gpu_session(2), hardware=several_gpus())
+
+
+def gpu_session(n: int) -> Snapshot:
+    """At the rates of so many GPUs in use."""
+    verdict = msgspec.structs.replace(
+        calibrated().verdict,
+        sentence=f"reading {8.7 * n:#.3g} GB per step at {2.61 * n:#.3g} of {3.12 * n:#.3g} TB/s measured",
+        rejected=("compute: 23 % of the measured rate", "KV: 9 % of the bytes", "host: 6 %"),
+    )
+    return msgspec.structs.replace(
+        calibrated(), hardware=one_gpu(), header=header(device="NVIDIA H100 80GB HBM3"), verdict=verdict,
+        compute_ceiling=n * 612e12, bandwidth_ceiling=n * 3.12e12, model_name="synthetic-8b Q8_0",
+        now=speculating_window(bytes_per_s=n * 2.2e12, forward_bytes_per_s=n * 2.61e12, flops_per_s=n * 116e12,
+                               forward_flops_per_s=n * 140e12, kv_read_bytes_per_s=n * 240e9,
+                               kv_write_bytes_per_s=n * 3e9, weight_bytes_per_s=n * 1.96e12, bytes_per_step=n * 8.7e9),
+        history=gpu_history(n),
+    )  # fmt: skip
+
+
+def gpu_history(n: int) -> History:
+    """The minute at the rates of so many GPUs."""
+    history = make_history()
+    points = tuple(
+        point if point.flops_per_s is None or point.bytes_per_s is None else
+        msgspec.structs.replace(point, flops_per_s=point.flops_per_s * 270 * n, bytes_per_s=point.bytes_per_s * 200 * n,
+                                forward_bytes_per_s=2.61e12 * n)
+        for point in history.points
+    )  # fmt: skip
+    return msgspec.structs.replace(history, points=points)
 
 
 def starting() -> Snapshot:
