@@ -307,7 +307,8 @@ def write(pictures: Iterable[Picture], profiles: Path, output: Path) -> dict[str
             print(f"{picture.name}: {len(svg) / 1e3:.0f} kB{'' if png is None else f', PNG {len(png) / 1e3:.0f} kB'}")
     if not has_png:
         print(
-            "There are no PNGs, because CairoSVG or the cairo library is missing: pip install cairosvg", file=sys.stderr
+            "There are no PNGs: CairoSVG is missing (.venv/bin/pip install cairosvg), or the library cairo.",
+            file=sys.stderr,
         )
     return shown
 
