@@ -132,7 +132,7 @@ def state(toggle: Toggle, situation: Situation) -> str:
 
 def awaited(toggle: Toggle, situation: Situation) -> str | None:
     """The value asked for and not in force yet. `None`: nothing is."""
-    if not situation.pending.keys() & set(toggle.settings):
+    if not situation.pending.keys() & set(toggle.settings) or not _is_known(toggle, situation):
         return None
     return next((v.label for v in toggle.values(situation) if _is_chosen(v, toggle, situation.asked)), None)
 

@@ -202,6 +202,12 @@ def event(kind: Any, at_ns: int = 0, label: str = "", **changes: Any) -> Event:
     return Event(at_ns=at_ns, kind=kind, changes=changes, label=label)
 
 
+@pytest.mark.parametrize("name", EngineConfig.__struct_fields__)
+def test_a_source_that_stops_saying_how_it_is_configured_awaits_nothing(name: str) -> None:
+    now = Situation(pending={name: getattr(EngineConfig(), name)})
+    assert [awaited(toggle, now) for toggle in TOGGLES] == [None] * len(TOGGLES)
+
+
 def test_a_refusal_is_remembered_until_something_could_have_lifted_it() -> None:
     refused = event("refused", label="It does not fit.", model=(F16, "/b.gguf"))
     memory = (Refused({"model": "/b.gguf"}, "It does not fit."),)
