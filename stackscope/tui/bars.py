@@ -21,30 +21,39 @@ _METER: Final = 24
 
 
 def header(snapshot: Snapshot, status: Status, room: int, look: Look, *, is_paused: bool) -> Line:
-    """The program, what runs, where, under which load; at the right, whether it is recorded, paused, or loading."""
-    left: Line = (Span(" stackscope  ", "title"), *_running(snapshot, status, look))
-    right = _state(snapshot, status, look, is_paused=is_paused)
-    return spread(spelled(left, look), spelled((Span(" "), *right, Span(" ")), look), room, look.ellipsis)
+    """The program, what runs, where, under which load; at the right, whether it is recorded, paused, or loading.
+
+    Where there is no room for all, it does without the library, and then without the device.
+    """
+    state = _state(snapshot, status, look, is_paused=is_paused)
+    right = spelled((Span(" "), *state, Span(" ")), look)
+    lines = [spelled((Span(" stackscope  ", "title"), *running), look) for running in _running(snapshot, status, look)]
+    left = next((line for line in lines if width(line) + width(right) <= room), lines[-1])
+    return spread(left, right, room, look.ellipsis)
 
 
-def _running(snapshot: Snapshot, status: Status, look: Look) -> Line:
+def _running(snapshot: Snapshot, status: Status, look: Look) -> tuple[Line, ...]:
+    """What runs, from the fullest wording to the shortest."""
     if snapshot.header is None:
-        return ()
+        return ((),)
     models = [snapshot.model_name or ""]
     draft, config = snapshot.header.draft_model, snapshot.config
     if draft is not None and config is not None and config.draft_model is not None:
         models.append(draft.name)
-    parts = [
-        printable(" + ".join(name for name in models if name)),
-        printable(snapshot.header.device),
-        printable(_load(snapshot, look)),
-    ]
-    if status.playing is None and snapshot.header.library:
-        parts.insert(2, printable(snapshot.header.library.partition(" | ")[0]))
-    dot = Span(f" {look.dot} ", "unit")
+    model, load = " + ".join(name for name in models if name), _load(snapshot, look)
+    device = snapshot.header.device
+    library = "" if status.playing is not None else (snapshot.header.library or "").partition(" | ")[0]
+    return tuple(
+        _dotted(map(printable, filter(None, parts)), look)
+        for parts in ((model, device, library, load), (model, device, load), (model, load))
+    )
+
+
+def _dotted(texts: Iterable[str], look: Look) -> Line:
+    """Texts with dots between them; the first stands out."""
     spans: list[Span] = []
-    for text in filter(None, parts):
-        spans += [dot, Span(text, "label")] if spans else [Span(text, "value")]
+    for text in texts:
+        spans += [Span(f" {look.dot} ", "unit"), Span(text, "label")] if spans else [Span(text, "value")]
     return tuple(spans)
 
 

@@ -97,6 +97,14 @@ def test_an_open_loop_shows_its_rate() -> None:
     assert "code 2.50 req/s" in plain(bars.header(snapshot, Status(), 160, UNICODE, is_paused=False))
 
 
+def test_a_narrow_header_keeps_model_and_load() -> None:
+    for room, parts in ((160, 4), (80, 3), (70, 2)):
+        line = plain(bars.header(sessions.running(), Status(), room, UNICODE, is_paused=False))
+        assert line.count(" · ") == parts - 1
+        assert "synthetic-135m Q8_0" in line
+        assert "code ×8  " in line
+
+
 def test_only_the_page_that_is_shown_is_spelled_out_where_there_is_no_room() -> None:
     pages = (("anatomy", "acceptance", "throughput"), ("prefix", "compute", "bandwidth", "hardware"), ("events",))
     assert plain(bars.pages(pages, 1, 80, UNICODE, keys="pgup pgdn")).split(maxsplit=1)[0] == "steps"
