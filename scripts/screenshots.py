@@ -59,7 +59,7 @@ PATIENCE_S: Final = 120.0
 """A recording that has not been read by then never will be."""
 WIDE: Final = 1_200
 """Pixels of an SVG beyond which its PNG is as large; up to which it is twice as large, as for a dense screen."""
-PNG_COLOURS: Final = 96
+PNG_COLOURS: Final = 160
 """The most frequent ones. The themes have fewer; the rest are edges of letters."""
 
 MOST_CELLS: Final = 400
