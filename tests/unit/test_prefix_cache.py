@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stackscope.engine.prefix_cache import Copy, CopyWhole, Divergence, PrefixCache, Trim
-from stackscope.records import CacheCounters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -353,64 +352,9 @@ def test_splits_that_no_longer_matter_are_mended() -> None:
     kept.check_integrity()
 
 
-def test_counters_are_differences_and_levels() -> None:
-    kept = cache()
-    keep(kept, [*A, *B])
-    kept.attach(kept.match([*A, *C, 9]), 1)
-    assert kept.take_counters(useful_hit_tokens=4) == CacheCounters(
-        lookups=1,
-        lookup_tokens=8,
-        hit_tokens=4,
-        useful_hit_tokens=4,
-        blocks_read=1,
-        blocks_written=2,
-        resident_blocks=2,
-        resident_paths=1,
-        missed_at=4,
-    )
-    quiet = CacheCounters(resident_blocks=2, resident_paths=1)
-    assert kept.take_counters() == quiet
-    assert kept.take_counters(copied_bytes=64) == CacheCounters(resident_blocks=2, resident_paths=1, copied_bytes=64)
-    assert kept.take_counters() == quiet
-    kept.release(1)
-    kept.evict(4)
-    assert kept.take_counters() == CacheCounters(blocks_evicted=1, resident_blocks=1, resident_paths=1)
-
-
 def test_a_broken_law_is_noticed() -> None:
     kept = cache()
     kept.insert([*A, *B], 0)
     kept._tree.n_idle_tokens += 1
     with pytest.raises(AssertionError, match="idle tokens"):
         kept.check_integrity()
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_blocks_that_several_paths_run_through_are_counted_while_there_are_several(shared: bool) -> None:
-    kept = PrefixCache(range(10, 14), block_tokens=4, shared=shared)
-
-    def shared_blocks() -> int:
-        return kept.take_counters().shared_blocks
-
-    keep(kept, [*A, *B, *C])
-    assert shared_blocks() == 0
-    keep(kept, [*A, *B, *D])
-    assert shared_blocks() == (2 if shared else 0)  # with split KV each path has its own copy
-    keep(kept, [*A, *D])
-    assert shared_blocks() == (2 if shared else 0)
-    kept.forget(10)
-    assert shared_blocks() == (1 if shared else 0)
-    kept.forget(11)
-    assert shared_blocks() == 0
-
-
-def test_only_the_last_look_up_of_a_step_says_where_it_missed() -> None:
-    kept = cache()
-    keep(kept, [*A, *B])
-    kept.match([*A, *C, *C])
-    kept.match([*A, *B])
-    assert kept.take_counters().missed_at is None
-    kept.match([*A, *B])
-    kept.match([*A, 2, 2, 9, 9])
-    assert kept.take_counters().missed_at == 6
-    assert kept.take_counters(copied_bytes=1).missed_at is None
