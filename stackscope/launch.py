@@ -82,12 +82,17 @@ def header_of(
     return msgspec.structs.replace(header, workload=check.header(workload, facts), ceilings=found.ceilings)
 
 
-def start_sampler(process: EngineProcess, *, recorder_cpu_ns: Callable[[], int | None]) -> Sampler:
-    """Sample the machine and the engine process into the session, until the sampler is closed."""
+def start_sampler(
+    process: EngineProcess, *, recorder_cpu_ns: Callable[[], int | None], period_ns: int | None = None
+) -> Sampler:
+    """Sample the machine, the engine process and GPUs into the session, until the sampler is closed.
+
+    `period_ns` is the time between samples, a second where it is `None`.
+    """
     from stackscope.hardware import peaks
     from stackscope.hardware.gpu_probe import BackgroundGpus
     from stackscope.hardware.nvml_gpus import Gpus
-    from stackscope.hardware.sampler import Sampler
+    from stackscope.hardware.sampler import PERIOD_NS, Sampler
 
     gpus = Gpus(gpu_use_of(process), peak=peaks.override(os.environ))
     background = BackgroundGpus(gpus)
@@ -98,6 +103,7 @@ def start_sampler(process: EngineProcess, *, recorder_cpu_ns: Callable[[], int |
         pid=process.pid,
         gpus=_EngineGpus(process, gpus, background),
         recorder_cpu_ns=recorder_cpu_ns,
+        period_ns=PERIOD_NS if period_ns is None else period_ns,
     )
     sampler.start()
     return sampler

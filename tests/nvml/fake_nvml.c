@@ -261,6 +261,14 @@ NUMBER(nvmlDeviceGetFanSpeed, "fan_percent")
 NUMBER(nvmlDeviceGetMaxMigDeviceCount, "mig_devices")
 NUMBER(nvmlDeviceGetGpuInstanceId, "gpu_instance")
 
+/* `capability` is `major.minor`. */
+int nvmlDeviceGetCudaComputeCapability(Thing *thing, int *major, int *minor) {
+    ENTER(thing);
+    const char *found = next(thing->path, "capability");
+    if (found == NULL || sscanf(found, "%d.%d", major, minor) != 2) return NOT_SUPPORTED;
+    return OK;
+}
+
 int nvmlDeviceGetTotalEnergyConsumption(Thing *thing, u64 *value) {
     ENTER(thing);
     return whole(thing->path, "energy_mj", value);

@@ -1,0 +1,1 @@
+"""The stages of `benchmarks.gpu_check`, each a program of its own."""
