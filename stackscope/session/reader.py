@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
@@ -11,6 +11,7 @@ import msgspec
 import zstandard
 
 from stackscope.errors import SessionFileError
+from stackscope.pipeline import time_ns
 from stackscope.records import (
     AnyRecord,
     ConfigEvent,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SKIPPABLE_MAGIC: Final = tuple(bytes((low, 0x2A, 0x4D, 0x18)) for low in range(0x50, 0x60))
 """How a zstd frame without content may begin: tools that cut files into seekable pieces put one in front."""
+
+_TAIL_BYTES: Final = 1 << 18
+"""Plain bytes from which the end of a session is told: a second of the fastest engine."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -104,6 +108,7 @@ class SessionReader:
     def __init__(self, path: Path | str, *, upgrades: Mapping[int, Upgrade] = UPGRADES) -> None:
         self.path = Path(path)
         self._upgrades = upgrades
+        self._schema: int
         self.truncated: str | None = None
         """After an iteration: a sentence on why it ended early. `None`: it reached the end mark of the session."""
         self.skipped: Counter[str] = Counter()
@@ -139,6 +144,28 @@ class SessionReader:
                 yield record
             self.first_misfit = decoder.first_misfit
             self.truncated = _why_truncated(source, decoder, has_footer=has_footer)
+
+    def extent(self) -> Extent:
+        """When the session begins and ends, by its first and last lines: many times as quick as reading all of it."""
+        start_ns = next((record.start_ns for record in self if type(record) is StepRecord), None)
+        with self._open() as file:
+            source = _Bytes(file)
+            chunks: deque[bytes] = deque()
+            n_bytes = 0
+            for chunk in source:
+                chunks.append(chunk)
+                n_bytes += len(chunk)
+                while n_bytes - len(chunks[0]) >= _TAIL_BYTES:
+                    n_bytes -= len(chunks.popleft())
+        _, _, tail = b"".join(chunks).partition(b"\n")
+        decoder = LineDecoder(schema=self._schema, upgrades=self._upgrades)
+        records = [*decoder.feed(tail), *decoder.finish()]
+        truncated = _why_truncated(source, decoder, has_footer=any(type(record) is Footer for record in records))
+        if not records or decoder.damage is not None:
+            # One line that is longer than all that was kept, or damage: then only reading tells.
+            records, truncated = list(self), self.truncated
+        end_ns = max((time_ns(record) or 0 for record in records), default=0)
+        return Extent(start_ns=start_ns, end_ns=max(end_ns, start_ns or 0), truncated=truncated)
 
     def _open(self) -> BinaryIO:
         try:
@@ -178,7 +205,8 @@ class SessionReader:
             raise SessionFileError(
                 f"{name} is cut off inside its header.", remedy="Nothing in it can be recovered; record the run again."
             )
-        decoder = LineDecoder(schema=schema_of(line, name=name, upgrades=self._upgrades), upgrades=self._upgrades)
+        self._schema = schema_of(line, name=name, upgrades=self._upgrades)
+        decoder = LineDecoder(schema=self._schema, upgrades=self._upgrades)
         header = decoder.feed(line + b"\n")
         if len(header) != 1 or not isinstance(header[0], Header):
             reason = decoder.first_misfit or "its fields do not fit"
@@ -187,6 +215,18 @@ class SessionReader:
                 remedy="Nothing in it can be recovered; record the run again.",
             )
         return header[0], decoder, decoder.feed(rest)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """From when to when a session goes."""
+
+    start_ns: int | None
+    """When the first step began. `None`: there is none."""
+    end_ns: int
+    """Time of the last record."""
+    truncated: str | None
+    """As in `SessionReader`, as far as the last lines tell: damage in the middle shows when it is read."""
 
 
 def _why_truncated(source: _Bytes, decoder: LineDecoder, *, has_footer: bool) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from stackscope.pipeline import time_ns
 from stackscope.records import Header, StepRecord
 from stackscope.session.reader import SessionReader
-from stackscope.session.replay import Replay
 from stackscope.tui.control import SPEEDS
 from stackscope.tui.source import Loading, Playing, Status
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
     from stackscope.records import AnyRecord
+    from stackscope.session.reader import Extent
     from stackscope.toggles import Setting
 
 PATIENCE_NS: Final = 150_000_000
@@ -39,13 +40,13 @@ class Player:
         self._path = Path(path)
         self._reader = SessionReader(self._path)
         self._clock = clock
-        self._scan: Iterator[AnyRecord] | None = iter(self._reader)
-        """Goes once through the file, for where it begins and ends. `None`: it is through."""
-        self._start_ns: int | None = None
-        self._end_ns = 0
+        self._extent: Extent | None = None
+        """`None`: nobody has looked yet."""
         self._records: Iterator[AnyRecord] = iter(())
         self._next: AnyRecord | None = None
         """The first record that has not been played. `None`: all have."""
+        self._next_ns = 0
+        """Its time."""
         self._position_ns = 0
         self._n_steps = 0
         """Steps played so far."""
@@ -67,11 +68,9 @@ class Player:
     def take(self) -> Iterator[AnyRecord]:
         now_ns = self._clock()
         elapsed_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
-        if self._scan is not None:
-            if not self._scanned(self._scan, now_ns + PATIENCE_NS):
-                return
-            self._scan = None
-            self._goal_ns = self._start_ns
+        if self._extent is None:
+            self._extent = self._reader.extent()
+            self._goal_ns = self._extent.start_ns
             yield self._restarted()
         while self._wishes:
             self._wishes.popleft()()
@@ -81,7 +80,7 @@ class Player:
 
     def status(self) -> Status:
         loading = None
-        if self._scan is not None:
+        if self._extent is None:
             loading = Loading(what=f"reading {self._path.name}", fraction=None)
         elif self._goal_ns:
             loading = Loading(what="seeking", fraction=min(1.0, self._position_ns / self._goal_ns))
@@ -89,11 +88,12 @@ class Player:
             loading = Loading(what="seeking", fraction=min(1.0, self._n_steps / self._goal_steps))
         playing = Playing(
             position_ns=self._position_ns,
-            end_ns=self._end_ns,
+            end_ns=self.end_ns,
             speed=self._speed,
             is_playing=self._is_playing,
             is_at_end=self._is_at_end,
-            truncated=None if self._scan is not None else self._reader.truncated,
+            # Damage in the middle is met when it is played.
+            truncated=None if self._extent is None else self._extent.truncated or self._reader.truncated,
         )
         return Status(loading=loading, is_over=self._is_at_end, playing=playing)
 
@@ -106,12 +106,13 @@ class Player:
 
     @property
     def patience_s(self) -> float | None:
-        is_going = self._scan is not None or self._goal_ns is not None or self._goal_steps is not None
+        is_going = self._extent is None or self._goal_ns is not None or self._goal_steps is not None
         return 0.0 if is_going else None
 
     def close(self) -> None:
         self._is_playing = False
-        self._scan = self._next = self._goal_ns = self._goal_steps = None
+        self._records, self._next = iter(()), None
+        self._goal_ns = self._goal_steps = None
         self._wishes.clear()
 
     # The control: for the screen's thread
@@ -138,7 +139,7 @@ class Player:
 
     @property
     def end_ns(self) -> int:
-        return self._end_ns
+        return 0 if self._extent is None else self._extent.end_ns
 
     def play(self) -> None:
         self._wish(self._play)
@@ -200,12 +201,15 @@ class Player:
         self._goal_ns, self._goal_steps = None, max(base + n, 0)
 
     def _seek(self, at_ns: int) -> None:
-        start_ns = self._start_ns or 0
-        self._goal_ns, self._goal_steps = min(max(at_ns, start_ns), self._end_ns), None
+        self._goal_ns, self._goal_steps = min(max(at_ns, self._start_ns or 0), self.end_ns), None
 
     @property
     def _is_at_end(self) -> bool:
-        return self._scan is None and self._next is None and self.patience_s is None
+        return self._next is None and self.patience_s is None
+
+    @property
+    def _start_ns(self) -> int | None:
+        return None if self._extent is None else self._extent.start_ns
 
     @property
     def _has_to_go_back(self) -> bool:
@@ -213,32 +217,28 @@ class Player:
             self._goal_steps is not None and self._goal_steps < self._n_steps
         )
 
-    def _scanned(self, records: Iterator[AnyRecord], deadline_ns: int) -> bool:
-        """Look for the begin and the end of the session. False: it takes longer than this."""
-        for n, record in enumerate(records, 1):
-            if self._start_ns is None and type(record) is StepRecord:
-                self._start_ns = record.start_ns
-            self._end_ns = max(self._end_ns, time_ns(record) or 0)
-            if n % _LOOK_EVERY == 0 and self._clock() > deadline_ns:
-                return False
-        return True
-
     def _restarted(self) -> AnyRecord:
         """Begin again; the header."""
-        self._records = Replay(self._path).records()
+        # In the order of the file, in which the records came: so the screen shows what it showed when they did.
+        self._records = iter(self._reader)
         header = next(self._records)
         assert type(header) is Header
-        self._next = next(self._records, None)
         self._position_ns = self._n_steps = 0
+        self._fetch()
         return header
+
+    def _fetch(self) -> None:
+        """Look at the next record."""
+        self._next = record = next(self._records, None)
+        if type(record) is StepRecord:
+            self._next_ns = record.end_ns
+        elif record is not None:
+            self._next_ns = time_ns(record) or 0
 
     def _advanced(self, elapsed_ns: int, deadline_ns: int) -> Iterator[AnyRecord]:
         """What is due: on the way to a goal, or by the time that has passed."""
         if self._goal_steps is not None:
-            n_steps = self._goal_steps
-            is_reached = yield from self._played(
-                lambda record: type(record) is not StepRecord or self._n_steps < n_steps, deadline_ns
-            )
+            is_reached = yield from self._played(sys.maxsize, self._goal_steps, deadline_ns)
             if is_reached:
                 self._goal_steps = None
             return
@@ -246,22 +246,25 @@ class Player:
             return
         goal_ns = self._goal_ns
         if goal_ns is None:
-            goal_ns = min(self._position_ns + round(elapsed_ns * self._speed), self._end_ns)
-        is_reached = yield from self._played(lambda record: (time_ns(record) or 0) <= goal_ns, deadline_ns)
+            goal_ns = min(self._position_ns + round(elapsed_ns * self._speed), self.end_ns)
+        is_reached = yield from self._played(goal_ns, sys.maxsize, deadline_ns)
         if is_reached:
             self._position_ns = max(self._position_ns, goal_ns)
             self._goal_ns = None
         if self._next is None:
             self._is_playing = False
 
-    def _played(self, is_due: Callable[[AnyRecord], bool], deadline_ns: int) -> Generator[AnyRecord, None, bool]:
-        """Play the records that are due. False: it takes too long to do it at once."""
+    def _played(self, until_ns: int, n_steps: int, deadline_ns: int) -> Generator[AnyRecord, None, bool]:
+        """Play the records up to a time and a number of steps. False: it takes too long to do it at once."""
         n = 0
-        while (record := self._next) is not None and is_due(record):
-            self._next = next(self._records, None)
+        while (record := self._next) is not None and self._next_ns <= until_ns:
             if type(record) is StepRecord:
+                if self._n_steps >= n_steps:
+                    break
                 self._n_steps += 1
-            self._position_ns = max(self._position_ns, time_ns(record) or 0)
+            if self._next_ns > self._position_ns:
+                self._position_ns = self._next_ns
+            self._fetch()
             yield record
             n += 1
             if n % _LOOK_EVERY == 0 and self._clock() > deadline_ns:

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from stackscope.errors import SessionFileError
+from stackscope.pipeline import time_ns
 from stackscope.records import SCHEMA_VERSION, Footer, HardwareSample, Header, RequestRecord, StepRecord
 from stackscope.session.format import LineDecoder, encode, encode_all
 from stackscope.session.reader import SessionReader, read_session
@@ -238,3 +239,44 @@ def test_a_replay_passes_on_what_is_too_late_and_counts_it(tmp_path: Path) -> No
     assert len(replayed) == len(stored)
     assert type(replayed[0]) is Header
     assert type(replayed[-1]) is Footer
+
+
+def test_begin_and_end_are_found_without_reading_all(tmp_path: Path) -> None:
+    session = synthetic_session(5_000, slots=2)
+    path = saved(tmp_path, zstandard.compress(encode_all(session)), "a.jsonl.zst")
+    reader = SessionReader(path)
+    extent = reader.extent()
+    steps = [record for record in session if isinstance(record, StepRecord)]
+    assert (extent.start_ns, extent.end_ns, extent.truncated) == (steps[0].start_ns, session[-1].at_ns, None)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("n_lost", [1, 30, 400, 5_000, 100_000])
+def test_the_end_of_what_was_cut_off_is_that_of_its_last_whole_line(tmp_path: Path, n_lost: int) -> None:
+    content = encode_all(synthetic_session(2_000))
+    path = saved(tmp_path, content[:-n_lost])
+    reader = SessionReader(path)
+    extent = reader.extent()
+    records = list(reader)
+    assert extent.truncated == reader.truncated
+    assert extent.end_ns == max(time_ns(record) or 0 for record in records)
+
+
+def test_a_last_line_longer_than_what_is_looked_at_is_read_all_the_same(tmp_path: Path) -> None:
+    request = make_request(output="x" * 1_000_000)
+    path = saved(tmp_path, encode_all([*SMALL[:-1], request]))
+    assert SessionReader(path).extent().end_ns == request.finished_ns
+
+
+def test_a_session_of_nothing_has_no_begin(tmp_path: Path) -> None:
+    extent = SessionReader(saved(tmp_path, encode(make_header()))).extent()
+    assert (extent.start_ns, extent.end_ns) == (None, 0)
+    assert extent.truncated is not None
+
+
+def test_damage_in_the_last_lines_is_where_it_ends(tmp_path: Path) -> None:
+    content = encode_all(SMALL[:-1]) + b"not JSON\n" + encode(make_footer())
+    reader = SessionReader(saved(tmp_path, content))
+    extent = reader.extent()
+    assert extent.end_ns == make_step(1).end_ns
+    assert extent.truncated is not None
+    assert "damage" in extent.truncated
