@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
@@ -113,6 +114,7 @@ class StackscopeApp(App[None]):
         """The recording that is to be played next: it was left for that."""
         self._has_looked = False
         """Somebody has looked for other weights of the same model, or does so now."""
+        self._told_status: Status | None = None
         self._told_failure: StackscopeError | None = None
         self._is_end_wanted = False
         self._events: asyncio.AbstractEventLoop | None = None
@@ -185,13 +187,17 @@ class StackscopeApp(App[None]):
             self.take(frame)
 
     def take(self, frame: Frame) -> None:
-        """Show a frame."""
+        """Show a frame; while the display is paused, only what its status says."""
+        if self.is_paused:
+            frame = replace(frame, snapshot=self.frame.snapshot)
         self.frame = frame
         self.toggling.see(frame.snapshot)
         if not self._has_looked:
             self._look_for_variants()
-        for notice in frame.status.notices:
-            self.tell(notice, is_warning=True)
+        if frame.status is not self._told_status:
+            self._told_status = frame.status
+            for notice in frame.status.notices:
+                self.tell(notice, is_warning=True)
         for screen in self.screen_stack:
             if isinstance(screen, FrameScreen) and screen.is_composed:
                 screen.show(frame)
@@ -261,6 +267,8 @@ class StackscopeApp(App[None]):
     def _say_of_toggle(self, said: Said | None) -> None:
         if said is not None:
             self.tell(said.text, is_warning=said.is_refusal)
+        if self.is_paused:
+            self.take(self.frame)  # The chip shows what was asked for.
         self.feed.wake()
 
     def ask_mark(self) -> None:

@@ -111,7 +111,7 @@ class Feed(threading.Thread):
         self._snapshot: Snapshot | None = None
         self.texts: Final = Texts()
         self.is_paused = False
-        """Frames are wanted by nobody. Set by the screen, which wakes the feed when it unsets it."""
+        """Frames are wanted for news only. Set by the screen, which wakes the feed when it unsets it."""
         self.fault: BaseException | None = None
         """What ended the thread that should not have. `None`: nothing."""
 
@@ -176,7 +176,8 @@ class Feed(threading.Thread):
             # Asked before: what ends it is worth a last frame.
             is_moving = self._source.is_moving or self._source.patience_s is not None
             self._take()
-            if not self._is_stalled() and (is_asked or (is_moving and not self.is_paused)):
+            is_wanted = self._source.has_news if self.is_paused else is_asked or is_moving
+            if is_wanted and not self._is_stalled():
                 self._post()
                 shown_ns = time.monotonic_ns()
             self._wake.wait(self._patience_s())

@@ -109,6 +109,10 @@ class Player:
         is_going = self._extent is None or self._goal_ns is not None or self._goal_steps is not None
         return 0.0 if is_going else None
 
+    @property
+    def has_news(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._is_playing = False
         self._records, self._next = iter(()), None

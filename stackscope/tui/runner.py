@@ -74,6 +74,8 @@ class Runner:
         self._is_begun = False
         self._is_over = False
         self._failure: StackscopeError | None = None
+        self._told_failure: StackscopeError | None = None
+        """As it was in the last status."""
         self._recording_failure: StackscopeError | None = None
         self._wishes: deque[Callable[[], None]] = deque()
         self._notices: list[str] = []
@@ -110,6 +112,7 @@ class Runner:
         self._look_at_recording()
         recording = self.recording
         notices, self._notices = tuple(self._notices), []
+        self._told_failure = self._failure
         return Status(
             loading=self._loading,
             recording=recording,
@@ -130,6 +133,10 @@ class Runner:
     @property
     def patience_s(self) -> float | None:
         return LOADING_S if self._loading is not None and not self._is_over else None
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._notices) or self._failure is not self._told_failure
 
     def close(self) -> None:
         if self._process is not None:

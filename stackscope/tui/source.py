@@ -79,5 +79,9 @@ class Source(Protocol):
     def patience_s(self) -> float | None:
         """How soon to look again, in seconds, because something is on its way. `None`: whenever the next frame is."""
 
+    @property
+    def has_news(self) -> bool:
+        """The status says something that the user should hear of even while the display stands still."""
+
     def close(self) -> None:
         """End everything, in two seconds at most. What is left can still be taken."""

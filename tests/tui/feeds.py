@@ -25,6 +25,7 @@ class FakeSource:
         self.state = Status()
         self.is_moving = True
         self.patience_s: float | None = None
+        self.has_news = False
         self.opened = threading.Event()
         self.taken = threading.Semaphore(0)
         """Released with every look at the source."""

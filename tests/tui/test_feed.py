@@ -105,6 +105,11 @@ def test_while_paused_records_are_taken_and_no_frame_is_made(fed: Fed) -> None:
     assert fed.source.taken.acquire(timeout=DEADLINE_S)
     assert fed.view.written[-1] == make_step(0)
     assert fed.view.n_snapshots == n_before
+    fed.source.has_news = True
+    fed.await_frame()
+    assert fed.feed.take_frame() is not None
+    fed.source.has_news = False
+    fed.await_looks(2)
     fed.feed.is_paused = False
     fed.feed.wake()
     fed.await_frame()

@@ -156,6 +156,24 @@ def test_while_paused_the_display_stands_still_and_says_so() -> None:
         assert not screen.app.feed.is_paused
 
 
+def test_while_paused_what_has_to_be_said_is_said_and_nothing_else_changes() -> None:
+    @on()
+    async def _(screen: Screen) -> None:
+        await screen.press("space")
+        before = screen.lines[1:]
+        screen.view.still = sessions.baseline()
+        screen.app.feed.wake()
+        await screen.press("b")
+        assert "b slots 4→8" in screen.text
+        screen.source.has_news = True
+        await screen.show(status=Status(notices=("Job 3 was shortened.",)))
+        await screen.until(lambda: "Job 3 was shortened." in screen.text)
+        assert screen.lines[12:30] == before[11:29]
+        died = EngineDiedError("The engine process aborted.")
+        await screen.show(status=Status(failure=died, is_over=True))
+        assert isinstance(screen.app.screen, EngineEnded)
+
+
 def test_a_mark_asks_for_its_name() -> None:
     @on()
     async def _(screen: Screen) -> None:

@@ -82,6 +82,7 @@ def test_it_looks_as_stored(name: str, size: tuple[int, int]) -> None:
     async def look(screen: Screen) -> None:
         if state.is_paused:
             await screen.press("space")
+            screen.source.has_news = True
         requests = state.snapshot().requests
         if requests:
             screen.app.feed.texts.add(requests[0].id, TEXT)

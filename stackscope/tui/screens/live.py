@@ -78,6 +78,7 @@ class LiveScreen(RunningScreen):
     ]
 
     BLANK = True
+    AUTO_FOCUS = ""
 
     def __init__(self) -> None:
         super().__init__()
