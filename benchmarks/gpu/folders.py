@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CARRIED: Final = ROOT / ".build" / "gpu"
@@ -95,6 +96,17 @@ def add_folders(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--carried", type=Path, default=CARRIED, help="what benchmarks.gpu.pack gathered")
     parser.add_argument("--work", type=Path, default=Path("/tmp/stackscope-gpu"), help="room for some 6 GB")
     parser.add_argument("--out", type=Path, default=CARRIED / "out", help="where the results go")
+
+
+def sentence_of(main: Callable[[], int]) -> int:
+    """What a stage comes to, with a failure that has a sentence told as one."""
+    from stackscope.errors import StackscopeError
+
+    try:
+        return main()
+    except StackscopeError as error:
+        say(str(error))
+        return 1
 
 
 def say(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.gpu.folders import Folders, add_folders, say
+from benchmarks.gpu.folders import Folders, add_folders, say, sentence_of
 from stackscope import units
 from stackscope.model.catalog import bundled_target
 from stackscope.model.inflate import inflate
@@ -26,4 +26,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sentence_of(main))

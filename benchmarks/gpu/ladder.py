@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from benchmarks.gpu.figures import Cell, Window, cells_of, losing, tables
-from benchmarks.gpu.folders import Folders, add_folders, say
+from benchmarks.gpu.folders import Folders, add_folders, say, sentence_of
 from stackscope import units
 from stackscope.engine import wire
 from stackscope.engine.process import ENGINE, EngineProcess
@@ -244,4 +244,4 @@ class Ladder:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sentence_of(main))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from benchmarks.gpu.folders import Folders, add_folders, rows, say
+from benchmarks.gpu.folders import Folders, add_folders, rows, say, sentence_of
 from benchmarks.gpu.plausibility import AVERAGING_S, Phase, judge
 from stackscope import units
 from stackscope.hardware import peaks
@@ -166,4 +166,4 @@ def cost(taken: Sequence[Taken]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sentence_of(main))
