@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def replay(path: Path, options: RunOptions) -> int:
     """Play a recording; the exit status. Raises `SessionFileError`."""
-    if why_no_screen(os.environ, sys.stdin, sys.stdout) is not None:
+    why = why_no_screen(os.environ, sys.stdin, sys.stdout)
+    if why is not None:
+        print(f"stackscope: no live screen, because {why}; this is the summary.", file=sys.stderr)
         return _summarise(path, options)
     from stackscope.commands.screen import play, show_all
 

@@ -120,10 +120,13 @@ def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[s
         Span(look.track * (meter - full), "track"),
         Span(f"  {look.times}{_speed(playing.speed)}   ", "value"),
     )
-    line = spelled(_with_keys(line, keys, room), look)
-    if playing.truncated is not None:
-        line = (*line, *spelled((Span(printable(playing.truncated), "warning"),), look))
-    return fitted(line, room, look.ellipsis)
+    if playing.truncated is None:
+        return fitted(spelled(_with_keys(line, keys, room), look), room, look.ellipsis)
+    # That something is missing matters more than which keys there are.
+    whole = spelled((*line, Span(printable(playing.truncated), "warning")), look)
+    if width(whole) <= room:
+        return fitted(spelled(_with_keys((*whole, Span("  ")), keys, room), look), room, look.ellipsis)
+    return fitted(spelled((*line, Span("cut off before its end", "warning")), look), room, look.ellipsis)
 
 
 def _speed(speed: float) -> str:

@@ -69,5 +69,15 @@ def look_of(kind: Kind, environ: Mapping[str, str], stdout: TextIO, *, is_ascii:
     from stackscope.tui.look import chosen
 
     if is_ascii is None:
-        is_ascii = not (stdout.encoding or "").lower().replace("-", "").startswith("utf")
+        is_ascii = not _is_utf(stdout.encoding or "") or _is_plain_locale(environ)
     return chosen(is_ascii=is_ascii, n_colours=0 if kind == "mono" else number_of_colours(environ))
+
+
+def _is_utf(encoding: str) -> bool:
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
+def _is_plain_locale(environ: Mapping[str, str]) -> bool:
+    """The user's locale is C by name: Python writes UTF-8 all the same, to a terminal that may not know it."""
+    locale = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environ.get(name))), "")
+    return locale in ("C", "POSIX")

@@ -297,7 +297,7 @@ class TestSequences:
         assert [session.effect(at).why for at in hasty] == [
             "changed again after 500 ms, too soon to measure",
             "changed again after 500 ms, too soon to measure",
-            "together with 2 changes before it",
+            "with the 2 changes before it",
         ]
         effect = session.effect(hasty[-1])
         assert effect.tokens is not None

@@ -268,4 +268,4 @@ def _together(n_skipped: int) -> str | None:
     """What else lies between the stretches. `None`: nothing."""
     if n_skipped == 0:
         return None
-    return f"together with {'the change' if n_skipped == 1 else units.counted(n_skipped, 'change')} before it"
+    return f"with the {'change' if n_skipped == 1 else f'{units.count(n_skipped)} changes'} before it"

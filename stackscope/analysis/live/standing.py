@@ -62,7 +62,7 @@ class Standing:
     def block_bytes(self) -> int | None:
         """KV bytes of one block of the prefix cache in the target's cache."""
         ledger = self.pricing(self.epoch).target
-        if ledger is None or self.config is None:
+        if ledger is None or self.config is None or self.config.block_tokens < 1:
             return None
         return self.config.block_tokens * ledger.kv_bytes_per_token
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from stackscope import units
 from stackscope.analysis.live import windows
 from stackscope.analysis.live.bins import BIN_NS, MINUTE_BINS, Bins
 from stackscope.analysis.live.blocks import Blocks
@@ -50,8 +51,8 @@ MOST_LINES: Final = 20
 """Newest log lines that are kept."""
 GRACE_NS: Final = 500_000_000
 """With nothing in flight, the engine counts as waiting after so long, or twice its longest step if that is longer."""
-STALE_NS: Final = 10_000_000_000
-"""How long the last seconds are shown as `now` when nothing more comes, at least."""
+STALE_NS: Final = 3_000_000_000
+"""How long the last seconds are shown as `now` when nothing more comes, or twice the longest step if that is longer."""
 SAMPLE_NS: Final = 1_000_000_000
 """What the first hardware sample stands for."""
 
@@ -162,7 +163,7 @@ class LiveView:
             requests=self._flights.views(now_ns),
             events=events,
             hardware=self._hardware,
-            verdict=self._worded(state, now, idle_until_ns),
+            verdict=self._worded(state, now, now_ns, idle_until_ns),
             compute_ceiling=None if limits.compute is None else limits.compute.value,
             bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
             not_modelled=standing.not_modelled,
@@ -283,7 +284,7 @@ class LiveView:
         if covered_ns is None:
             return Window()
         n_bins = self._now_bins
-        if idle_until_ns is None and now_ns - covered_ns > max(STALE_NS, 2 * n_bins * BIN_NS):
+        if idle_until_ns is None and now_ns - covered_ns > max(STALE_NS, 2 * self._bins.longest_ns):
             return Window()
         return self._window(n_bins, idle_until_ns)
 
@@ -305,14 +306,23 @@ class LiveView:
             missed_at=self._missed_at if has_cache else None,
         )
 
-    def _worded(self, state: State, now: Window, idle_until_ns: int | None) -> Verdict:
+    def _worded(self, state: State, now: Window, now_ns: int, idle_until_ns: int | None) -> Verdict:
         """The verdict in words. They change once a bin, which is often enough to read."""
+        if now.wall_ns == 0 and self._last is not None and state in ("running", "settling"):
+            return self._silence(now_ns)
         key = (state, now.wall_ns > 0)
         if self._verdict is None or self._verdict[0] != key:
-            is_stale = now.wall_ns == 0
-            named = now if is_stale else self._window(max(NAMED_BINS, self._now_bins), idle_until_ns)
+            named = self._window(max(NAMED_BINS, self._now_bins), idle_until_ns)
             self._verdict = key, self._fresh_verdict(state, named)
         return self._verdict[1]
+
+    def _silence(self, now_ns: int) -> Verdict:
+        """No step has ended for longer than steps take: it is rebuilding, in a very long step, or it hangs."""
+        covered_ns = self._bins.covered_ns
+        since_ns = 0 if covered_ns is None else now_ns - covered_ns
+        in_flight = units.counted(self._flights.count, "request")
+        seconds = units.counted(since_ns // 1_000_000_000, "second")
+        return Verdict(sentence=f"no step has ended for {seconds}, with {in_flight} in flight")
 
     def _fresh_verdict(self, state: State, named: Window) -> Verdict:
         if self._last is None:

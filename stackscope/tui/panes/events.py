@@ -159,11 +159,13 @@ def _wordings(event: Event, *, is_column: bool) -> tuple[Line, ...]:
     if effect.state == "not comparable":
         return (said(f"not comparable{why}"),)
     if effect.state == "not distinguishable":
-        words = Span("not distinguishable")
+        words = Span(f"not distinguishable{f' {printable(effect.why)}' if effect.why else ''}")
         return ((words,),) if effect.tokens is None else ((words, Span(" "), *_change(effect.tokens, "")), (words,))
     if effect.tokens is None:
         return (said("measured, not known", "unknown"),)
     measured, compared = _change(effect.tokens, _praise(effect.tokens)), _compared(event, effect.tokens)
+    if effect.why is not None:  # It is not of this change alone: the number is not shown without that.
+        measured = (*measured, Span(f" {printable(effect.why)}", "warning"))
     if not is_column:
         return tuple((Span("measured ", "label"), *line) for line in ((*measured, *compared), measured))
     return ((*fitted(measured, max(_MEASURED - 2, width(measured))), *compared), measured)

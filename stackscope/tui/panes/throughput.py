@@ -86,7 +86,7 @@ def _change(snapshot: Snapshot) -> Line:
             return said("not comparable with before")
         case "not distinguishable":
             return said("no change to be seen")
-    if effect.tokens is None:
+    if effect.tokens is None or effect.why is not None:  # Of several changes, which takes the words that events have.
         return ()
     change = quantity(units.change(effect.tokens.value - 1), "good" if effect.tokens.value >= 1 else "bad")
     return (Span(f"was {units.number(effect.before)}: ", "label"), *change)
