@@ -59,7 +59,8 @@ def _take_leave(tally: Tally, runner: Runner) -> None:
         wall_ns = tally.ended_ns - tally.began_ns
         rate = units.token_rate(tally.n_tokens * 1e9 / wall_ns) if wall_ns else units.UNKNOWN
         requests = f"{units.counted(runner.n_served, 'request')} served"
-        print(f"Ran for {units.duration(wall_ns)}: {units.counted(tally.n_tokens, 'token')}, {rate}, {requests}.")
+        began = "Ran" if runner.n_sessions == 1 else f"The last of {runner.n_sessions} sessions ran"
+        print(f"{began} for {units.duration(wall_ns)}: {units.counted(tally.n_tokens, 'token')}, {rate}, {requests}.")
     for failure in runner.failures.told():
         print(failure)
     for path in runner.recordings:

@@ -81,7 +81,9 @@ class Runner:
         self._notices: list[str] = []
         self.failures: Final = Failures()
         self.n_served = 0
-        """Requests that ran to their end, of all sessions."""
+        """Requests that ran to their end, in the session that runs or ran last."""
+        self.n_sessions = 1
+        """One more for each time that the engine was started again."""
         self.recordings: Final[list[Path]] = []
         """Files that were written, oldest first."""
         self.wake: Callable[[], None] = lambda: None
@@ -319,6 +321,8 @@ class Runner:
         self._is_begun = self._is_over = False
         self._logged.clear()
         self._loading = Loading(what="starting the engine", fraction=None)
+        self.n_served = 0
+        self.n_sessions += 1
         self._start()
 
     def _remember_traffic(self, event: TrafficEvent) -> None:

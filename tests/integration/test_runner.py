@@ -191,6 +191,7 @@ def test_after_a_death_it_starts_again_with_what_was_in_force(driven: Callable[.
     one.until(lambda status: status.is_over)
     one.model = SLOW
     one.items.clear()
+    assert one.runner.n_sessions == 1
     assert one.runner.restart() is None
     one.until(lambda _: one.of(StepRecord))
     assert isinstance(one.items[0], Header)
@@ -199,6 +200,7 @@ def test_after_a_death_it_starts_again_with_what_was_in_force(driven: Callable[.
     assert one.runner.outcome is None
     assert len(set(one.runner.recordings)) == 2
     assert one.runner.restart() == "The engine is running."
+    assert one.runner.n_sessions == 2  # What is counted at the end is of the second alone.
 
 
 def test_a_model_that_cannot_be_loaded_ends_it_before_it_began(driven: Callable[..., Driven], tmp_path: Path) -> None:
