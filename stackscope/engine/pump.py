@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 TICK_S: Final = 0.1
 """How often the recorder is asked to write what has waited long enough."""
 
+REST_S: Final = 0.1
+"""How long steps are left in the pipe, so that several writes of the engine are read at once: each look costs as much
+as decoding ten steps."""
+FEW_BYTES: Final = 1 << 15
+"""What was read at once, beyond which the pipe would fill up meanwhile."""
+
 MOST_QUEUED_BYTES: Final = 64 << 20
 """Lines, not read yet, beyond which no more are taken from the pipe: minutes of a fast engine."""
 
@@ -89,6 +95,7 @@ class Pump(threading.Thread):
         self._n_queued_bytes = 0
         self._most_queued_bytes = most_queued_bytes
         self._is_unlimited = False
+        self._hurry = threading.Event()
         self._recording = threading.Lock()
         """Held while lines are handed on: a recording begins and ends between two stretches, and the footer is last."""
         self._recorder: Recorder | None = None
@@ -184,8 +191,9 @@ class Pump(threading.Thread):
                 self._hand_on(raw)
 
     def unlimit(self) -> None:
-        """Take everything from now on, whether or not it is read: the end is near."""
+        """Take everything from now on, at once, whether or not it is read: the end is near."""
         self._is_unlimited = True
+        self._hurry.set()
 
     def kill(self) -> None:
         """End the process now, on somebody's wish."""
@@ -232,10 +240,13 @@ class Pump(threading.Thread):
             ready = {key.fd for key, _ in self._selector.select(TICK_S)}
             if self._logs in ready and not self._read_logs():
                 self._selector.unregister(self._logs)
+            n_bytes = self.n_bytes
             if self._records in ready and not self._read_records():
                 return
             with self._recording:
                 self._record(None)
+            if self.n_steps > 0 and self._logs not in ready and 0 < self.n_bytes - n_bytes < FEW_BYTES:
+                self._hurry.wait(REST_S)
 
     def _await_exit(self) -> None:
         """Serve the log until the process has ended; one that stays although it has said all is killed."""

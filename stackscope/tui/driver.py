@@ -7,10 +7,12 @@ import select
 import signal
 import threading
 import time
+from codecs import getincrementaldecoder
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 RESTORE_S: Final = 0.5
 """How long the last words may take on a terminal that does not read."""
+TICK_S: Final = 0.1
+SEQUENCE_S: Final = 1.0
+"""How long the rest of a key's sequence is waited for at most."""
 STALLED: Final = 2
 """Writes that wait, from which on the terminal is slower than what is drawn."""
 
@@ -118,6 +123,8 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._output = STDOUT
+        self._input_end = os.pipe()
+        """Holds a byte when no more keys are to be read."""
         self._terminal: TerminalWriter | None = None
         self._is_suspended = False
         self.has_written_all = True
@@ -167,6 +174,37 @@ class TerminalDriver(LinuxDriver):
         """Have clicks reported, but not every movement: nothing here follows the mouse."""
         if self._mouse:
             self.write("\x1b[?1000h\x1b[?1006h")
+
+    # The input
+
+    def disable_input(self) -> None:
+        """Read no more keys."""
+        os.write(self._input_end[1], b".")
+        super().disable_input()
+        os.read(self._input_end[0], 1)
+
+    def run_input_thread(self) -> None:
+        """Read keys until told otherwise: as Textual's own does, but without looking ten times a second."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        read_at = -SEQUENCE_S
+        while not self.exit_event.is_set():
+            # The rest of a key's sequence may be on its way; where none comes, the parser has to know that.
+            patience_s = TICK_S if time.monotonic() - read_at < SEQUENCE_S else None
+            ready, _, _ = select.select((self.fileno, self._input_end[0]), (), (), patience_s)
+            if self.fileno in ready:
+                try:
+                    data = os.read(self.fileno, _PIECE_BYTES)
+                except OSError:
+                    data = b""  # It is gone.
+                if not data:
+                    self._hang_up()
+                    return
+                read_at = time.monotonic()
+                for event in parser.feed(decode(data)):
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
 
     # Being suspended
 

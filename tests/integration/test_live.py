@@ -59,7 +59,7 @@ def test_it_starts_runs_and_is_left(tmp_path: Path) -> None:
         pressed = running.press("q")
         until(lambda: running.is_over)
         assert time.monotonic() - pressed < PROMISED_S
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == 0
         farewell = running.terminal.rpartition("\x1b[?1049l")[2]
     assert re.search(r"Ran for .* tokens, .* tok/s, .* requests served\.", farewell)
@@ -76,7 +76,7 @@ def test_a_signal_ends_it_in_order(number: signal.Signals, status: int, tmp_path
         until_running(running)
         running.signal(number)
         until(lambda: running.is_over)
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == status
     assert read_session(path).footer is not None
 
@@ -95,7 +95,7 @@ def test_it_is_left_while_the_engine_does_not_listen(model: str) -> None:
         pressed = running.press("q")
         until(lambda: running.is_over)
         assert time.monotonic() - pressed < PROMISED_S
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == 0
 
 
@@ -115,7 +115,7 @@ def test_an_engine_that_aborts_leaves_terminal_and_recording_whole(tmp_path: Pat
         until(lambda: "GGML_ASSERT(false) failed" in running.terminal)
         running.press("q")
         until(lambda: running.is_over)
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == EngineDiedError.exit_code
         farewell = running.terminal.rpartition("\x1b[?1049l")[2]
     assert "stackscope: The engine process aborted" in farewell
@@ -154,13 +154,13 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(tmp_path: Path) ->
         until_running(running)
         running.press("\x1a")
         until(lambda: state_of(running.pid) == "T")
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         n_shown = len(running.terminal)
         running.signal(signal.SIGCONT)
         until(lambda: "\x1b[?1049h" in running.terminal[n_shown:] and "Verdict" in running.terminal[n_shown:])
         running.press("q")
         until(lambda: running.is_over)
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == 0
     steps = read_session(path).steps
     assert [step.n for step in steps] == list(range(len(steps)))
@@ -227,7 +227,7 @@ def test_a_recording_is_played_on_the_same_screen(tmp_path: Path) -> None:
         until(lambda: "replay end" in running.terminal)
         running.press("q")
         until(lambda: running.is_over)
-        assert running.is_terminal_sane
+        until(lambda: running.is_terminal_sane, seconds=10)
         assert running.wait() == 0
 
 
