@@ -14,6 +14,7 @@ from stackscope import __version__
 from stackscope.commands import examinations, gpu_examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library
 from stackscope.commands.examined_ceilings import of_ceilings
+from stackscope.commands.host_examinations import of_host
 from stackscope.errors import LibraryError, ModelFileError, StackscopeError
 from stackscope.hardware import host
 from stackscope.hardware.gpu_facts import GpuFacts
@@ -86,6 +87,7 @@ def _checks(
     machine: Host, facts: LibraryFacts | None, failure: LibraryError | None, gpus: GpuFacts, model: str | None
 ) -> Iterator[Check]:
     yield from examinations.of_machine(machine)
+    yield from of_host()
     yield from gpu_examinations.of_gpus(gpus, machine)
     if facts is not None:
         yield from examinations.of_library(facts, machine)

@@ -6,9 +6,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import psutil
 
 from stackscope.hardware.host import ROOT, allowed_cores, gpu_drivers
+from stackscope.hardware.host_probes import HostProbes
 from stackscope.hardware.procfs import CpuTime, Kernel, ProcessFigures, throttled_share
 from stackscope.records import HardwareSample
 
@@ -55,6 +57,7 @@ class Sampler(threading.Thread):
         self._kernel = Kernel(root, allowed_cores() or frozenset())
         self._host = _Host(self._kernel)
         self._engine = _Engine(self._kernel, pid)
+        self._probes = HostProbes(root)
         self._gpus = gpus
         self._gpu_drivers = gpu_drivers(root)
         self._recorder_cpu_ns = recorder_cpu_ns
@@ -79,6 +82,7 @@ class Sampler(threading.Thread):
         self._stopping.set()
         if self.ident is not None:
             self.join()
+        self._probes.close()
         if self._gpus is not None:
             self._gpus.close()
         if self.failure is not None:
@@ -96,8 +100,10 @@ class Sampler(threading.Thread):
         busy, cores = self._host.cpu_percent(unknown)
         available, total = self._host.memory(unknown)
         rss, engine_cpu_ns = self._engine.read(unknown)
+        probed, missing = self._probes.read(self._engine.pid, at_ns)
+        unknown |= missing
         gpus = self._read_gpus(unknown)
-        return HardwareSample(
+        sample = HardwareSample(
             at_ns=at_ns,
             late_ns=late_ns,
             cpu_percent=busy,
@@ -113,8 +119,8 @@ class Sampler(threading.Thread):
             throttled_share=self._host.throttled_share(unknown),
             gpus=gpus,
             unknown=unknown,
-            cost_ns=time.thread_time_ns() - began_ns,
         )
+        return msgspec.structs.replace(sample, cost_ns=time.thread_time_ns() - began_ns, **probed)
 
     def _read_gpus(self, unknown: dict[str, str]) -> tuple[GpuSample, ...] | None:
         if self._gpus is None:
@@ -204,6 +210,11 @@ class _Engine:
         self._started: int | None = None
         """When it did. Another process with its number did so later. `None`: it has not been seen yet."""
         self._why = "there is no engine process"
+
+    @property
+    def pid(self) -> int | None:
+        """`None`: there is none, or it has ended."""
+        return self._pid
 
     def read(self, unknown: dict[str, str]) -> tuple[int | None, int | None]:
         """(resident bytes, CPU time in nanoseconds) of the process."""

@@ -118,6 +118,21 @@ class HardwareSample(Record, frozen=True, kw_only=True, omit_defaults=True, tag=
     """Share of the last ten seconds in which something runnable waited for a core (PSI)."""
     throttled_share: float | None = None
     """Share of control-group periods since the sample before in which the quota held it up."""
+    io_pressure: float | None = None
+    """Share of the last ten seconds in which something waited for a disk (PSI); likewise for memory."""
+    memory_pressure: float | None = None
+    swap_used_bytes: int | None = None
+    """Of the machine's swap space."""
+    swap_bytes_per_s: float | None = None
+    """In and out, since the sample before; so are all rates that follow."""
+    major_faults_per_s: float | None = None
+    """Pages of the engine process that had to come from a disk."""
+    involuntary_switches_per_s: float | None = None
+    """Times that a thread of the engine process lost its core though it had more to do."""
+    package_power_w: float | None = None
+    """Of all processor packages, by their own counters (RAPL)."""
+    dram_bytes_per_s: float | None = None
+    """Between memory and processors, of the whole machine, by counters of the processors."""
     gpus: tuple[GpuSample, ...] | None = None
     """`None`: nobody looked. Empty: there are none."""
     unknown: dict[str, str] = msgspec.field(default_factory=dict)

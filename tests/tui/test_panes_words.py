@@ -183,6 +183,24 @@ def test_a_gpu_that_the_engine_may_use_is_not_called_unused() -> None:
     assert "not used" not in text
 
 
+def test_what_few_hosts_tell_shows_where_it_is_told() -> None:
+    sample = without_gpu(
+        package_power_w=65.4, dram_bytes_per_s=21.3e9, io_pressure=0.25, memory_pressure=0.001, swap_bytes_per_s=4e6,
+        major_faults_per_s=12.0, involuntary_switches_per_s=3.5, unknown={"package_power_w": "only root may read it"},
+    )  # fmt: skip
+    text = words("hardware", hardware_of(sample), 98, 12)
+    told = ("package 65 W", "DRAM 21.3 GB/s", "I/O pressure 25 %", "swapping 4.00 MB/s", "faults from disk 12.0 /s")
+    assert [what for what in (*told, "cores lost 3.50 /s") if what not in text] == []
+    assert "memory pressure" not in text
+    assert "only root" not in text
+
+
+def test_without_a_gpu_the_measured_bandwidth_is_the_processors() -> None:
+    text = words("bandwidth", hardware_of(without_gpu(dram_bytes_per_s=21.3e9)), 80)
+    assert "measured 21.3 GB/s" in text
+    assert "measured - no GPU" in words("bandwidth", hardware_of(without_gpu()), 80)
+
+
 def test_a_gpu_of_which_nothing_is_known_shows_nothing_made_up() -> None:
     gpu = GpuSample(uuid="GPU-1", name="unknown", index=0, is_used=True)
     line = shown("hardware", hardware_of(without_gpu(gpus=(gpu,)))).split("\n")[1]

@@ -30,7 +30,8 @@ class BandwidthPane(Pane):
     help: ClassVar = PaneHelp(
         meaning="Modelled is what the ledger says was moved: weights once per pass, KV read and written, of target and"
         " draft model, over wall time; in forwards, the target's alone over the time of its forwards. Measured comes "
-        "from the GPU's own counters (GPM), where it has them. Busy time is the share of time in which memory was "
+        "from the GPU's own counters (GPM), where it has them, and without a GPU from the processor's, which count the "
+        "whole machine. Busy time is the share of time in which memory was "
         "accessed at all: it is no bandwidth, and says little about how much was moved.",
         formula="modelled = Σ bytes of target and draft model ÷ wall time. in forwards = Σ bytes of the target ÷ Σ "
         "decode phase. measured = DRAM share × theoretical bandwidth (clock × bus width).",
@@ -82,8 +83,10 @@ def _total(values: list[float | None]) -> float | None:
 
 
 def _measured(gpus: tuple[GpuSample, ...], snapshot: Snapshot) -> tuple[float | None, str]:
-    """Traffic by the GPUs' own counters, or why there is none."""
+    """Traffic by the GPUs' own counters, else by those of the processor, or why there is none."""
     if not gpus:
+        if snapshot.hardware is not None and snapshot.hardware.dram_bytes_per_s is not None:
+            return snapshot.hardware.dram_bytes_per_s, ""
         return None, "no GPU" if snapshot.hardware is not None and snapshot.hardware.gpus is not None else "not sampled"
     reason = next((gpu.unknown["dram_share"] for gpu in gpus if "dram_share" in gpu.unknown), "no GPM counters")
     return _total([gpu.dram_bytes_per_s for gpu in gpus]), reason

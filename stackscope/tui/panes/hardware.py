@@ -25,6 +25,16 @@ _NAMES: Final = {
     "is_used": "use", "is_gpm_live": "counters", "*": "all readings",
 }  # fmt: skip
 """What readings are called that do not say it themselves."""
+_TOLD_ELSEWHERE: Final = frozenset(
+    {
+        "gpus", "io_pressure", "memory_pressure", "swap_used_bytes", "swap_bytes_per_s", "major_faults_per_s",
+        "involuntary_switches_per_s", "package_power_w", "dram_bytes_per_s",
+    }
+)  # fmt: skip
+"""Readings whose reasons are not listed: that of `gpus` stands where they would, the others few hosts tell, and doctor
+says why."""
+_WORTH_A_WORD: Final = 0.01
+"""Share of the time that something waited."""
 _UNIT: Final = re.compile(r"(_bytes|_mhz|_percent|_ns|_w|_j|_c)?(_per_s)?$")
 
 
@@ -170,7 +180,28 @@ def _host_lines(sample: HardwareSample, snapshot: Snapshot, room: int) -> tuple[
         items.append(figure("clock", units.number(sample.frequency_mhz, unit="MHz", places=0)))
     if sample.throttled_share == 0:
         items.append(figure("held by quota", units.percent(0.0)))
+    items += _rarer(sample)
     return flowed(items, room, 2)
+
+
+def _rarer(sample: HardwareSample) -> list[Line]:
+    """What few hosts tell, and what is only worth a word when it is there."""
+    items: list[Line] = []
+    if sample.package_power_w is not None:
+        items.append(figure("package", units.number(sample.package_power_w, unit="W", places=0)))
+    if sample.dram_bytes_per_s is not None:
+        items.append(figure("DRAM", units.bandwidth(sample.dram_bytes_per_s)))
+    if (sample.io_pressure or 0.0) >= _WORTH_A_WORD:
+        items.append(figure("I/O pressure", units.percent(sample.io_pressure), style="bad"))
+    if (sample.memory_pressure or 0.0) >= _WORTH_A_WORD:
+        items.append(figure("memory pressure", units.percent(sample.memory_pressure), style="bad"))
+    if sample.swap_bytes_per_s:
+        items.append(figure("swapping", units.bandwidth(sample.swap_bytes_per_s), style="bad"))
+    if sample.major_faults_per_s:
+        items.append(figure("faults from disk", units.number(sample.major_faults_per_s, unit="/s"), style="bad"))
+    if sample.involuntary_switches_per_s:
+        items.append(figure("cores lost", units.number(sample.involuntary_switches_per_s, unit="/s")))
+    return items
 
 
 def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:
@@ -196,7 +227,7 @@ def _extra(gpus: Sequence[GpuSample], snapshot: Snapshot) -> list[Line]:
 
 def _reasons(sample: HardwareSample, room: int) -> tuple[Line, ...]:
     """Why readings are missing, each reason once."""
-    missing = {field: reason for field, reason in sample.unknown.items() if field != "gpus"}
+    missing = {field: reason for field, reason in sample.unknown.items() if field not in _TOLD_ELSEWHERE}
     for gpu in sample.gpus or ():
         if not gpu.is_lost:
             missing |= gpu.unknown
