@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from stackscope.errors import EngineDiedError, ModelFileError
+from stackscope.tui.bindings import ALL
 from stackscope.tui.layout import PANES as PLACED
 from stackscope.tui.panes import PANES
 from stackscope.tui.screens.dialogs import EngineEnded, MarkDialog
@@ -311,3 +313,38 @@ def test_themes_can_be_gone_through() -> None:
             await screen.press("y")
             kinds.append(screen.app.kind)
         assert kinds == ["mono", "dark", "mono"]
+
+
+KEYS = [
+    *(key for binding in ALL if binding.id != "quit" for key in binding.keys.split(",")),
+    *("tab", "shift+tab", "escape", "up", "down", "left", "right", "enter", "end"),
+]
+SIZES = ((80, 24), (120, 40), (200, 60), (30, 8), (60, 16), (1, 1), (100, 30), (61, 17))
+STATUSES = (
+    Status(),
+    Status(loading=Loading(what="loading a.gguf", fraction=0.5)),
+    Status(recording=RECORDING, recorded_ns=5),
+    Status(failure=EngineDiedError("The engine process aborted."), is_over=True),
+    Status(notices=("Job 3 was shortened.",)),
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nothing_that_anybody_does_ends_it(seed: int) -> None:
+    chosen = random.Random(seed)
+
+    @on()
+    async def _(screen: Screen) -> None:
+        screen.source.has_news = True
+        for _n in range(60):
+            match chosen.choices(("key", "size", "state"), (7, 1, 2))[0]:
+                case "key":
+                    await screen.press(chosen.choice(KEYS))
+                case "size":
+                    await screen.pilot.resize_terminal(*chosen.choice(SIZES))
+                case _:
+                    screen.view.still = chosen.choice(list(sessions.SESSIONS.values()))()
+                    screen.source.state = Status(**vars(chosen.choice(STATUSES)))
+                    screen.app.feed.wake()
+                    await screen.pilot.pause()
+        assert screen.app.is_running
