@@ -49,6 +49,8 @@ def start(recording: Path) -> Times:
         if time.monotonic() - began > MOST_S:
             raise RuntimeError("the screen never came")
     picture = time.monotonic() - began
+    while not recording.exists() and time.monotonic() - began < MOST_S:
+        terminal.drain(LOOK_S)
     until = time.monotonic() + RUN_S
     while (left := until - time.monotonic()) > 0:
         terminal.drain(left)
