@@ -15,6 +15,17 @@ import msgspec
 
 from stackscope.records.base import Record
 from stackscope.records.ceilings import Ceiling, Ceilings
+from stackscope.records.explaining import (
+    Cause,
+    DraftKind,
+    DraftShadow,
+    Estimate,
+    Finding,
+    LengthCounts,
+    Prediction,
+    PrefixShadow,
+    Probe,
+)
 from stackscope.records.hardware import GpuSample, HardwareSample
 from stackscope.records.model import LayerSummary, ModelSummary, TensorClass
 from stackscope.records.steps import (
@@ -33,21 +44,30 @@ __all__ = [
     "SCHEMA_VERSION",
     "AnyRecord",
     "CacheCounters",
+    "Cause",
     "Ceiling",
     "Ceilings",
     "ConfigEvent",
     "DraftForward",
+    "DraftKind",
+    "DraftShadow",
     "Emission",
+    "Estimate",
+    "Finding",
     "FinishReason",
     "Footer",
     "GpuSample",
     "HardwareSample",
     "Header",
     "LayerSummary",
+    "LengthCounts",
     "Log",
     "Mark",
     "ModelSummary",
     "Phases",
+    "Prediction",
+    "PrefixShadow",
+    "Probe",
     "Record",
     "RequestRecord",
     "SlotWork",
@@ -175,6 +195,9 @@ class Header(Record, frozen=True, kw_only=True, omit_defaults=True, tag="header"
     records_text: bool = False
     ceilings: Ceilings | None = None
     """What this machine does at most with this target and configuration. `None`: not measured."""
+    other_ceilings: tuple[Ceilings, ...] = ()
+    """The same under other conditions of this machine and build (other weights, KV types, threads): what predictions of
+    such changes start from."""
 
 
 class Footer(Record, frozen=True, kw_only=True, omit_defaults=True, tag="footer", gc=False):
@@ -190,5 +213,17 @@ class Footer(Record, frozen=True, kw_only=True, omit_defaults=True, tag="footer"
 
 
 AnyRecord: TypeAlias = (
-    Header | StepRecord | RequestRecord | ConfigEvent | TrafficEvent | Mark | Log | HardwareSample | Footer
+    Header
+    | StepRecord
+    | RequestRecord
+    | ConfigEvent
+    | TrafficEvent
+    | Mark
+    | Log
+    | HardwareSample
+    | DraftShadow
+    | PrefixShadow
+    | Probe
+    | Prediction
+    | Footer
 )
