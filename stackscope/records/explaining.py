@@ -1,5 +1,5 @@
-"""What explains a session: what an optimisation that is off would have done, what a change was predicted to buy, and what
-limits."""
+"""What explains a session: what an optimisation that is off would have done, what a change was predicted to buy, and
+what limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DraftKind: TypeAlias = Literal["ngram", "draft"]
 
 Cause: TypeAlias = Literal[
     "weight bandwidth", "KV and attention", "compute", "LM head", "draft overhead", "low acceptance",
-    "prefill interference", "host scheduling", "sampling", "CPU starvation", "external bandwidth contention", "queueing",
+    "prefill interference", "host scheduling", "sampling", "CPU starvation", "external bandwidth contention",
+    "queueing",
     "cache thrash", "batch fragmentation", "resident-prefix tax", "paging", "throttle", "co-limited",
 ]  # fmt: skip
 """What may limit; the taxonomy is explained in docs/cost-model.md. An unknown cause is no cause: `None`."""

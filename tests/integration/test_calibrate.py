@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackscope.engine import openmp
 from stackscope.engine.process import child_environment
 from stackscope.errors import EngineDiedError, ModelFileError
 from stackscope.experiments.calibrate import calibrate
@@ -23,7 +24,8 @@ from tests.integration.cli_support import ROOT, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stackscope.records.ceilings import Ceilings
+    from stackscope.records import Header
+    from stackscope.records.ceilings import Ceilings, Conditions
 
 SHORT = Budget(curves_s=3.0, contexts_s=1.0, rebuilds_s=0.3, most=2)
 
@@ -35,6 +37,14 @@ def found() -> Ceilings:
     assert [message.fraction for message in said] == sorted(message.fraction for message in said)
     assert said
     return measured
+
+
+def conditions_of(header: Header) -> Conditions:
+    """What a session would look its ceilings up by."""
+    assert header.config is not None
+    assert header.config.threads is not None
+    waiting = openmp.described(child_environment(os.environ, header.config.threads))
+    return cache.conditions(header.config, library=header.library or "", threads=header.config.threads, waiting=waiting)
 
 
 def disturbance(found: Ceilings) -> float:
@@ -91,7 +101,11 @@ def test_a_session_with_the_same_models_and_threads_has_them(found: Ceilings, tm
         recording = tmp_path / f"{len(arguments)}.jsonl.zst"
         done = run("--requests", "1", "--max-tokens", "2", "--record", recording, *arguments)
         assert done.returncode == 0, done.stderr
-        assert read_session(recording).header.ceilings == ceilings
+        header = read_session(recording).header
+        if ceilings is not None:
+            assert conditions_of(header) == found.conditions
+            assert cache.file_of(found.conditions).is_file(), done.stdout
+        assert header.ceilings == ceilings
     cache.file_of(found.conditions).write_text("{")
     done = run("--requests", "1", "--max-tokens", "2", "--no-record")
     assert (done.returncode, "is damaged and is not used." in " ".join(done.stdout.split())) == (0, True)
