@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,12 @@ class SessionReader:
             self.first_misfit = decoder.first_misfit
             self.truncated = _why_truncated(source, decoder, has_footer=has_footer)
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file now. Raises `SessionFileError` when it is gone."""
+        with self._open() as file:
+            return file.seek(0, 2)
+
     def extent(self) -> Extent:
         """When the session begins and ends, by its first and last lines: many times as quick as reading all of it."""
         start_ns = next((record.start_ns for record in self if type(record) is StepRecord), None)
@@ -169,6 +176,10 @@ class SessionReader:
 
     def _open(self) -> BinaryIO:
         try:
+            mode = self.path.stat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                # It is read more than once, and opening a pipe would wait for somebody to write to it.
+                raise not_a_session(str(self.path), "it is a pipe or a device, not a file")
             return self.path.open("rb")
         except FileNotFoundError:
             raise SessionFileError(f"{self.path} does not exist.", remedy="Check the path of the recording.") from None

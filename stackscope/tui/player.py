@@ -8,6 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from stackscope.errors import SessionFileError
 from stackscope.pipeline import time_ns
 from stackscope.records import Header, StepRecord
 from stackscope.session.reader import SessionReader
@@ -42,6 +43,9 @@ class Player:
         self._clock = clock
         self._extent: Extent | None = None
         """`None`: nobody has looked yet."""
+        self._n_bytes = 0
+        """Size of the file when somebody looked."""
+        self._notices: list[str] = []
         self._records: Iterator[AnyRecord] = iter(())
         self._next: AnyRecord | None = None
         """The first record that has not been played. `None`: all have."""
@@ -53,6 +57,8 @@ class Player:
         self._goal_ns: int | None = None
         self._goal_steps: int | None = None
         """Where to go as fast as possible. `None`: nowhere."""
+        self._is_stale = False
+        """The records have been read to an end that is none any more."""
         self._looked_ns = 0
         self._is_playing = True
         self._speed = 1.0
@@ -69,13 +75,18 @@ class Player:
         now_ns = self._clock()
         elapsed_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
         if self._extent is None:
-            self._extent = self._reader.extent()
+            self._extent = self._measured()
             self._goal_ns = self._extent.start_ns
             yield self._restarted()
-        while self._wishes:
-            self._wishes.popleft()()
-        if self._has_to_go_back:
-            yield self._restarted()
+        try:
+            while self._wishes:
+                self._wishes.popleft()()
+            if self._has_to_go_back:
+                yield self._restarted()
+        except SessionFileError as error:
+            # It was there when it was opened: what has been read of it stays, and can be played to its end.
+            self._goal_ns = self._goal_steps = None
+            self._notices.append(str(error))
         yield from self._advanced(elapsed_ns, now_ns + PATIENCE_NS)
 
     def status(self) -> Status:
@@ -95,7 +106,8 @@ class Player:
             # Damage in the middle is met when it is played.
             truncated=None if self._extent is None else self._extent.truncated or self._reader.truncated,
         )
-        return Status(loading=loading, is_over=self._is_at_end, playing=playing)
+        notices, self._notices = tuple(self._notices), []
+        return Status(loading=loading, is_over=self._is_at_end, playing=playing, notices=notices)
 
     def now_ns(self) -> int:
         return self._position_ns
@@ -111,7 +123,7 @@ class Player:
 
     @property
     def has_news(self) -> bool:
-        return False
+        return bool(self._notices)
 
     def close(self) -> None:
         self._is_playing = False
@@ -143,7 +155,8 @@ class Player:
 
     @property
     def end_ns(self) -> int:
-        return 0 if self._extent is None else self._extent.end_ns
+        # A file that is still being written goes on beyond what it held when somebody looked.
+        return 0 if self._extent is None else max(self._extent.end_ns, self._position_ns)
 
     def play(self) -> None:
         self._wish(self._play)
@@ -192,7 +205,7 @@ class Player:
     # The feed's thread
 
     def _play(self) -> None:
-        if self._is_at_end:
+        if self._is_at_end and not self._has_grown():
             self._goal_ns = self._start_ns
         self._is_playing = True
 
@@ -205,7 +218,24 @@ class Player:
         self._goal_ns, self._goal_steps = None, max(base + n, 0)
 
     def _seek(self, at_ns: int) -> None:
+        if at_ns >= self.end_ns:
+            self._has_grown()
         self._goal_ns, self._goal_steps = min(max(at_ns, self._start_ns or 0), self.end_ns), None
+
+    def _measured(self) -> Extent:
+        """From when to when the session goes now."""
+        extent = self._reader.extent()
+        self._n_bytes = self._reader.n_bytes
+        return extent
+
+    def _has_grown(self) -> bool:
+        """Whether somebody still writes the file: it is then read again up to here, to go on from here."""
+        if self._extent is None or self._reader.n_bytes == self._n_bytes:
+            return False
+        self._extent = self._measured()
+        if self._next is None:
+            self._goal_ns, self._is_stale = self._position_ns, True
+        return True
 
     @property
     def _is_at_end(self) -> bool:
@@ -217,16 +247,20 @@ class Player:
 
     @property
     def _has_to_go_back(self) -> bool:
-        return (self._goal_ns is not None and self._goal_ns < self._position_ns) or (
-            self._goal_steps is not None and self._goal_steps < self._n_steps
+        return (
+            self._is_stale
+            or (self._goal_ns is not None and self._goal_ns < self._position_ns)
+            or (self._goal_steps is not None and self._goal_steps < self._n_steps)
         )
 
     def _restarted(self) -> AnyRecord:
         """Begin again; the header."""
         # In the order of the file, in which the records came: so the screen shows what it showed when they did.
-        self._records = iter(self._reader)
-        header = next(self._records)
+        self._is_stale = False
+        records = iter(self._reader)
+        header = next(records)
         assert type(header) is Header
+        self._records = records
         self._position_ns = self._n_steps = 0
         self._fetch()
         return header
@@ -250,10 +284,10 @@ class Player:
             return
         goal_ns = self._goal_ns
         if goal_ns is None:
-            goal_ns = min(self._position_ns + round(elapsed_ns * self._speed), self.end_ns)
+            goal_ns = self._position_ns + round(elapsed_ns * self._speed)
         is_reached = yield from self._played(goal_ns, sys.maxsize, deadline_ns)
         if is_reached:
-            self._position_ns = max(self._position_ns, goal_ns)
+            self._position_ns = max(self._position_ns, goal_ns if self._next is not None else min(goal_ns, self.end_ns))
             self._goal_ns = None
         if self._next is None:
             self._is_playing = False

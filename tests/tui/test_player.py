@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from stackscope.errors import SessionFileError
 from stackscope.pipeline import time_ns
 from stackscope.records import Footer, Header, Mark, StepRecord
+from stackscope.session.format import encode, encode_all
 from stackscope.session.writer import SessionWriter
 from stackscope.tui.player import PATIENCE_NS, Player
 from tests.unit.record_builders import ORIGIN_NS, make_footer, make_header, make_step
@@ -256,3 +258,62 @@ def test_every_wish_wakes_the_feed(path: Path, clock: Clock) -> None:
     player.seek(0)
     player.set_speed(2.0)
     assert len(woken) == 5
+
+
+def add_steps(path: Path, first: int, last: int) -> None:
+    """Let a recording of plain lines go on."""
+    with path.open("ab") as file:
+        file.write(encode_all(make_step(n) for n in range(first, last + 1)))
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Path:
+    """A recording that somebody still writes."""
+    path = tmp_path / "growing.jsonl"
+    path.write_bytes(encode(make_header()))
+    add_steps(path, 0, 99)
+    return path
+
+
+def test_what_came_while_it_was_played_is_played_too(growing: Path, clock: Clock) -> None:
+    player = opened(growing, clock)
+    after(player, clock, 1000)
+    assert player.status().is_over
+    add_steps(growing, 100, 199)
+    player.play()
+    again = after(player, clock, 0)
+    assert isinstance(again[0], Header)
+    assert (player.position_ns, player.end_ns) == (make_step(99).end_ns, make_step(199).end_ns)
+    assert steps_in(after(player, clock, 1000)) == list(range(100, 200))
+    assert player.status().is_over
+    player.play()  # Nothing more has come: from the beginning.
+    assert after(player, clock, 0) != []
+    assert steps_in(after(player, clock, 50))[0] == 0
+
+
+def test_what_was_written_after_the_first_look_is_not_beyond_the_end(growing: Path, clock: Clock) -> None:
+    player = opened(growing, clock)
+    add_steps(growing, 100, 2000)
+    after(player, clock, 4000)
+    playing = player.status().playing
+    assert playing is not None
+    assert playing.position_ns == playing.end_ns
+    assert playing.end_ns > make_step(99).end_ns
+
+
+def test_a_file_that_was_deleted_can_be_played_on_but_not_back(path: Path, clock: Clock) -> None:
+    player = opened(path, clock)
+    after(player, clock, 100)
+    path.unlink()
+    player.seek(ORIGIN_NS)
+    after(player, clock, 0)
+    assert [notice for notice in player.status().notices if "does not exist" in notice]
+    assert player.status().notices == ()
+    assert steps_in(after(player, clock, 10_000))[-1] == N_STEPS - 1
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(SessionFileError, match="it is a pipe or a device, not a file"):
+        Player(path)
