@@ -241,6 +241,18 @@ class StackscopeApp(App[None]):
 
     # What the user asks for
 
+    def ask_restart(self) -> None:
+        """Start the engine anew; one that runs ends with that, so it is asked for."""
+        from stackscope.tui.screens.dialogs import Question
+
+        if not self.control.is_live or self.frame.status.is_over:
+            self._answer_failure(True)
+            return
+        question = Question(
+            "Restart the engine?", "What runs now ends; its recording is closed and stays.", yes="restart it", no="stay"
+        )
+        self.push_screen(question, self._answer_failure)
+
     def tell(self, text: str, *, is_warning: bool = False) -> None:
         """Show a sentence for a while."""
         self.notify(text, severity="warning" if is_warning else "information", timeout=NOTICE_S, markup=False)
@@ -317,6 +329,11 @@ class StackscopeApp(App[None]):
         """Go on or back in a recording. `None`: to its beginning."""
         if self.playback is not None:
             self.playback.seek(0 if seconds is None else self.playback.position_ns + seconds * 1_000_000_000)
+
+    def seek_to_end(self) -> None:
+        """Go to the end of a recording, as far as it has got."""
+        if self.playback is not None:
+            self.playback.seek(self.playback.end_ns)
 
     def want_text(self, *, is_wanted: bool) -> None:
         """Whether the text of requests is looked at by anybody."""

@@ -79,6 +79,8 @@ def _state(snapshot: Snapshot, status: Status, look: Look, *, is_paused: bool) -
         parts.append(Span("replay end" if status.playing.is_at_end else "replay", "accent"))
     elif status.recording is not None:
         parts.append(Span(f"{look.recording} rec {units.clock(status.recorded_ns)}", "bad"))
+    elif status.has_recording_failed:
+        parts.append(Span(f"{look.cross} recording failed", "bad"))
     elif status.is_over:
         parts.append(Span("finished", "accent"))
     elif snapshot.header is not None:
@@ -137,7 +139,7 @@ _PLAYING: Final = (
     ("play_step_back", "play_step", "step"),
     ("play_slower", "play_faster", "speed"),
     ("play_back", "play_forward", "10 s"),
-    ("play_start", None, "start"),
+    ("play_start", "play_end", "start, end"),
 )
 
 

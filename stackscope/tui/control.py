@@ -47,7 +47,7 @@ class Control(Protocol):
         """Whether the text that requests gain is wanted."""
 
     def restart(self) -> str | None:
-        """Start the engine again after it died, with the configuration last in force."""
+        """Start the engine again with the configuration last in force, after it died or instead of one that runs."""
 
 
 class Playback(Control, Protocol):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 NAMES: Final = {
     "screen_live": "Screen: live", "screen_steps": "Screen: steps", "screen_explain": "Screen: explain",
     "screen_sessions": "Screen: sessions", "mark": "Mark this moment", "record": "Start or end a recording",
-    "pause": "Pause the display, or go on", "toggles": "All toggles", "theme": "Next theme", "help": "Help",
+    "pause": "Pause the display, or go on",
+    "restart": "Restart the engine", "play_end": "Go to the end of the recording", "toggles": "All toggles", "theme": "Next theme", "help": "Help",
     "quit": "Quit", "play_start": "Play from the beginning", "play_faster": "Play faster",
     "play_slower": "Play slower", "steps_slow": "Slow steps only, or all", "steps_follow": "Follow the newest step",
     "steps_next_change": "Next change of the configuration", "sessions_open": "Open this recording",

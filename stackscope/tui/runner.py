@@ -77,6 +77,8 @@ class Runner:
         self._told_failure: StackscopeError | None = None
         """As it was in the last status."""
         self._recording_failure: StackscopeError | None = None
+        self._has_recording_failed = False
+        """Nobody has asked for another recording since."""
         self._wishes: deque[Callable[[], None]] = deque()
         self._notices: list[str] = []
         self.failures: Final = Failures()
@@ -120,6 +122,7 @@ class Runner:
             recording=recording,
             recorded_ns=0 if recording is None else self.now_ns() - self._recording_began_ns,
             recorded=self._recorded,
+            has_recording_failed=self._has_recording_failed,
             failure=self._failure,
             is_over=self._is_over,
             notices=notices,
@@ -185,8 +188,8 @@ class Runner:
         return self._ask(lambda: self._send(wire.ShowText(shown=is_wanted)))
 
     def restart(self) -> str | None:
-        if not self._is_over:
-            return "The engine is running."
+        if not self._is_begun and not self._is_over:
+            return STILL_LOADING
         self._wish(self._restart)
         return None
 
@@ -309,15 +312,17 @@ class Runner:
         failure = None if self._process is None else self._process.recording_failure
         if failure is not None and self._recorder is not None:
             self._recorder = None
-            self._recording_failure = failure
+            self._recording_failure, self._has_recording_failed = failure, True
             self._notices.append(str(failure))
 
     def _restart(self) -> None:
         """Another session with the configuration and the load last in force."""
+        self._end_sampling()
         if self._process is not None:
             self._process.stop()
-        self._process = None
+        self._process = self._recorder = None
         self._failure = self._recorded = None
+        self._has_recording_failed = False
         self._is_begun = self._is_over = False
         self._logged.clear()
         self._loading = Loading(what="starting the engine", fraction=None)
@@ -362,6 +367,7 @@ class Runner:
 
     def _begin_recording(self) -> None:
         self._is_recording_wanted = True
+        self._has_recording_failed = False
         if self._process is None or self._recorder is not None:
             return
         recorder = self._open_recording(self._process.header_now())

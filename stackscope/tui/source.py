@@ -47,6 +47,8 @@ class Status:
     """How long the recording is."""
     recorded: Path | None = None
     """The file that was being written when the engine ended. `None`: none was."""
+    has_recording_failed: bool = False
+    """It was given up, for a reason that a notice told; what was written until then is whole."""
     failure: StackscopeError | None = None
     """What ended the engine. `None`: it runs, or ended in order."""
     is_over: bool = False

@@ -199,8 +199,12 @@ def test_after_a_death_it_starts_again_with_what_was_in_force(driven: Callable[.
     assert (config.slots, workload.concurrency) == (3, 5)
     assert one.runner.outcome is None
     assert len(set(one.runner.recordings)) == 2
-    assert one.runner.restart() == "The engine is running."
-    assert one.runner.n_sessions == 2  # What is counted at the end is of the second alone.
+    one.items.clear()
+    assert one.runner.restart() is None  # One that runs, but hangs for instance, gives way to another.
+    one.until(lambda _: one.of(StepRecord))
+    assert isinstance(one.items[0], Header)
+    assert len(set(one.runner.recordings)) == 3
+    assert one.runner.n_sessions == 3  # What is counted at the end is of the last alone.
 
 
 def test_a_model_that_cannot_be_loaded_ends_it_before_it_began(driven: Callable[..., Driven], tmp_path: Path) -> None:
@@ -228,10 +232,12 @@ def test_a_disk_that_fills_up_is_told_and_the_run_goes_on(driven: Callable[..., 
     assert path is not None
     path.unlink()
     status = one.until(lambda _: one.notices)
-    assert status.recording is None
+    assert (status.recording, status.has_recording_failed) == (None, True)
     assert "was deleted" in one.notices[0]
     n_steps = len(one.of(StepRecord))
     one.until(lambda _: len(one.of(StepRecord)) > n_steps)
+    one.runner.record(is_wanted=True)
+    assert not one.until(lambda status: status.recording is not None).has_recording_failed
     one.runner.close()
     assert isinstance(one.runner.outcome, SessionFileError)
 

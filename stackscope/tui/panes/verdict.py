@@ -57,6 +57,8 @@ def _nothing(context: Context) -> str:
     if snapshot.verdict.sentence:
         return snapshot.verdict.sentence[:1].upper() + snapshot.verdict.sentence[1:] + "."
     match snapshot.state:
+        case "starting" if snapshot.header is not None:
+            return "No step has run yet. What limits is named once there are some."
         case "starting":
             return "The model loads. What limits it is named once there are steps."
         case "finished":

@@ -84,6 +84,14 @@ class RunningScreen(FrameScreen):
         """Go on or back by seconds."""
         self.owner.seek_by(seconds)
 
+    def action_restart(self) -> None:
+        """Start the engine anew, once confirmed."""
+        self.owner.ask_restart()
+
+    def action_play_end(self) -> None:
+        """Go to the end."""
+        self.owner.seek_to_end()
+
     def action_play_start(self) -> None:
         """Go to the beginning."""
         self.owner.seek_by(None)
