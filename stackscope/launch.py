@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,6 @@ from stackscope.session.paths import destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from stackscope.engine.devices import Device
     from stackscope.engine.process import EngineProcess
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from stackscope.hardware.nvml_gpus import Gpus
     from stackscope.hardware.sampler import Sampler
     from stackscope.options import OutputOptions
-    from stackscope.records import Header, RequestRecord
+    from stackscope.records import Ceilings, Header, RequestRecord
     from stackscope.session.paths import Destination
     from stackscope.toggles import EngineConfig
     from stackscope.workload.check import WorkloadFacts
     from stackscope.workload.spec import WorkloadSpec
+
+MOST_OTHERS: Final = 8
+"""Ceilings of other conditions that a session's header carries: some kilobytes each."""
 
 MOST_FAILURES: Final = 3
 """Reasons why requests failed that are told; the recording has all of them."""
@@ -79,7 +82,12 @@ def header_of(
     found = _ceilings_of(header)
     if found.problem is not None and notes is not None:
         notes.append(found.problem)
-    return msgspec.structs.replace(header, workload=check.header(workload, facts), ceilings=found.ceilings)
+    return msgspec.structs.replace(
+        header,
+        workload=check.header(workload, facts),
+        ceilings=found.ceilings,
+        other_ceilings=_others(header, found.ceilings),
+    )
 
 
 def start_sampler(
@@ -162,6 +170,22 @@ def _ceilings_of(header: Header) -> Found:
     except ModelFileError:  # It was deleted after it was loaded, which is no harm.
         return ceilings.Found(None)
     return ceilings.fitting(wanted, draft=None if config.draft_model is None else Path(config.draft_model).name)
+
+
+def _others(header: Header, chosen: Ceilings | None) -> tuple[Ceilings, ...]:
+    """The newest ceilings of this machine and library under other conditions: other weights, types or threads."""
+    from stackscope.hardware import ceilings
+
+    here = ceilings.machine()
+    found = [
+        each.ceilings
+        for each in ceilings.known()
+        if each.ceilings is not None
+        and each.ceilings != chosen
+        and (each.ceilings.conditions.machine, each.ceilings.conditions.library) == (here, header.library)
+    ]
+    found.sort(key=lambda each: datetime.fromisoformat(each.measured), reverse=True)
+    return tuple(found[:MOST_OTHERS])
 
 
 class Failures:

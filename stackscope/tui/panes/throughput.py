@@ -105,7 +105,7 @@ def _percentiles(label: str, spread: Spread | None) -> Line:
         return (Span(f"{label} ", "label"), Span(units.UNKNOWN, "unknown"))
     p50, p95 = units.duration(spread.p50), tail(spread)
     number, _, unit = p50.partition(" ")
-    is_shared = p95.strip("()").partition(" ")[2] == unit
+    is_shared = p95.partition(" ")[2] == unit
     return (
         Span(f"{label} p50 ", "label"), Span(number, "value"), Span("" if is_shared else f" {unit}", "unit"),
         Span(" p95 ", "label"), *quantity(p95),
