@@ -48,7 +48,18 @@ class LengthCounts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Rounds in which there was something to draft."""
     drafted: int
     accepted: int
-    """Without the bonus token, of which every round has one: `accepted + rounds` tokens came."""
+    """Drafted tokens that are in the output. The bonus token, of which every round has one, is not among them."""
+    without_bonus: int = 0
+    """Rounds that have none, because an output ended with their drafts."""
+    full: int = 0
+    """Rounds that drafted `length` tokens, and in which each was judged or one before it rejected."""
+    whole: int = 0
+    """Of those, the ones whose every token was accepted."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that came in these rounds."""
+        return self.rounds + self.accepted - self.without_bonus
 
 
 class DraftShadow(Record, frozen=True, kw_only=True, omit_defaults=True, tag="draft-shadow", gc=False):
