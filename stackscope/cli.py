@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import typer
 
 from stackscope import __version__
+from stackscope.commands.explain_options import TOLD, Asked, flag
+from stackscope.commands.streams import StandardOutput, open_standard_streams
 from stackscope.errors import StackscopeError
 from stackscope.options import OPTIONS, field_defaults, field_types
 
@@ -55,7 +57,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that
 
 def main() -> None:
     """Run the command line; ends by SystemExit."""
-    _open_standard_streams()
+    open_standard_streams()
     if not os.environ.get("COLUMNS", "80").strip("0"):
         del os.environ["COLUMNS"]  # a terminal that does not know its width; rich would print nothing
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -73,46 +75,6 @@ def main() -> None:
         sys.exit(_told(error))
     except BrokenPipeError:
         sys.exit(GONE)
-
-
-class StandardOutput(io.TextIOWrapper):
-    """Standard output that says in a sentence what fails about it; that its reader has gone stays `BrokenPipeError`.
-
-    It fails once: what it still holds then leads nowhere, instead of failing again when the interpreter ends.
-    """
-
-    def write(self, text: str) -> int:
-        with self._seen_out():
-            return super().write(text)
-
-    def flush(self) -> None:
-        with self._seen_out():
-            super().flush()
-
-    @contextlib.contextmanager
-    def _seen_out(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise
-            raise StackscopeError(
-                f"The result cannot be written to standard output: {error.strerror or error}.",
-                remedy="Free some space, or send it elsewhere.",
-            ) from error
-
-
-def _open_standard_streams() -> None:
-    """Have a standard stream that was closed lead nowhere: else the next pipe or file would take its place."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, hence this one
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123 - for good
 
 
 @contextlib.contextmanager
@@ -219,6 +181,10 @@ def _parameter(option: Option) -> inspect.Parameter:
         ),
         annotation=kind | None,
     )
+
+
+def _named(name: str, option: Any, kind: Any = str | None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
 
 
 def _spelled(option: Option, default: object) -> str:
@@ -394,3 +360,21 @@ def doctor(
         from stackscope.commands.doctor import doctor as examine
 
         raise typer.Exit(examine(model=model, json=json))
+
+
+def explain(json: bool = False, **given: str | None) -> None:
+    """Say what the cost model expects of a model on a machine, without running anything.
+
+    For example: stackscope explain --params 8B --bits 16 --bandwidth 1TB/s --flops 100TFLOP/s --batch 1
+    """
+    with reporting():
+        from stackscope.commands.explain import explain_case
+
+        raise typer.Exit(explain_case(Asked(**given), json=json))
+
+
+explain.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_named(name, typer.Option(None, flag(name), help=told, metavar=takes)) for name, (takes, told) in TOLD.items()]
+    + [_named("json", typer.Option(False, "--json", help="Print JSON for machines."), bool)]
+)
+app.command()(explain)
