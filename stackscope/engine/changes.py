@@ -92,7 +92,12 @@ def _restore(engine: Engine, old: Backend) -> None:
         backend = Backend(engine.config, old.abort, progress=engine.progress, previous=old)
     except StackscopeError as error:
         raise EngineError(f"The configuration before could not be brought back: {error}") from error
-    engine.install(backend, engine.config)
+    _install(engine, backend, engine.config)
+
+
+def _install(engine: Engine, backend: Backend, config: EngineConfig) -> None:
+    engine.install(backend, config)
+    engine.idle()  # What the building took belongs to no step.
 
 
 def _rebuild(
@@ -122,7 +127,7 @@ def _rebuild(
         _restore(engine, old)
         return _refused(engine, changes, by, at_ns, cannot)
     old.close_models(except_of=backend)
-    engine.install(backend, config)
+    _install(engine, backend, config)
     return ConfigEvent(
         at_ns=at_ns,
         epoch=engine.next_epoch(),

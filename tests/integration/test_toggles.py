@@ -154,6 +154,26 @@ def test_a_live_change_beyond_the_context_becomes_a_rebuild_and_says_so(engine: 
     assert engine.backend.size.slots_max == 17
 
 
+def test_what_a_rebuild_takes_belongs_to_no_step(engine: Engine) -> None:
+    submit_some(engine, 2)
+    for _ in range(4):
+        engine.step()
+    event = change(engine, {"kv_type_k": "q8_0"})
+    assert event.duration_ns is not None
+    turn = engine.step()
+    assert turn is not None
+    assert turn.step.start_ns >= event.at_ns + event.duration_ns
+
+
+def test_a_live_change_leaves_no_gap(engine: Engine) -> None:
+    submit_some(engine, 2)
+    before = [turn.step for _ in range(4) if (turn := engine.step()) is not None][-1]
+    change(engine, {"draft_length": 2})
+    turn = engine.step()
+    assert turn is not None
+    assert turn.step.start_ns == before.end_ns
+
+
 def test_changing_the_weights_reloads_them_and_keeps_the_requests(engine: Engine) -> None:
     """The draft model as the target: another file with the same tokenizer."""
     submit_some(engine, 3)
