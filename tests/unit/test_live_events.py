@@ -8,9 +8,9 @@ import pytest
 
 from stackscope.analysis.live.blocks import Blocks
 from stackscope.analysis.live.events import MOST_EVENTS, Events, label_of
-from stackscope.analysis.live.snapshot import Effect, Event
+from stackscope.analysis.live.snapshot import Effect, Event, Ratio
 from stackscope.analysis.live.view import LiveView
-from stackscope.records import CacheCounters, ConfigEvent, Mark, Phases, TrafficEvent
+from stackscope.records import CacheCounters, ConfigEvent, Estimate, Mark, Phases, Prediction, TrafficEvent
 from tests.analysis_builders import MS, decode, prefill, step
 from tests.unit.record_builders import make_header
 
@@ -55,6 +55,32 @@ def test_newest_first_and_bounded() -> None:
     assert len(shown) == MOST_EVENTS
     assert [event.label for event in shown[:2]] == ["mark 149", "mark 148"]
     assert events.labels(148) == ((148, "mark 148"), (149, "mark 149"))
+
+
+def test_a_prediction_stands_beside_the_change_it_was_made_for() -> None:
+    view = LiveView()
+    view.write(make_header())
+    estimate = Estimate(1.3, 1.1, 1.5)
+    draft: dict[str, tuple[Setting, Setting]] = {"draft_length": (3, 5)}
+    view.write(Prediction(at_ns=1, changes={"draft_length": (3, 4)}, tokens=Estimate(0.5, 0.4, 0.6)))
+    view.write(Prediction(at_ns=2, changes=draft, tokens=estimate))
+    view.write(change(3))
+    view.write(change(4))  # The same once more, of which nothing was predicted.
+    view.write(Prediction(at_ns=5, changes=draft, reason="It is not known."))
+    view.write(change(6))
+    view.write(Prediction(at_ns=7, changes=draft, tokens=estimate))
+    view.write(change(8, kind="refused", reason="No."))
+    told = [event.predicted for event in reversed(view.snapshot(9).events)]
+    assert told == [Ratio(value=1.3, low=1.1, high=1.5), None, None, None]
+
+
+def test_a_prediction_of_the_load_stands_beside_it() -> None:
+    view = LiveView()
+    view.write(make_header(workload={"concurrency": 2}))
+    view.write(step(decode(0, cached=4)))
+    view.write(Prediction(at_ns=1, changes={"concurrency": (2, 4)}, tokens=Estimate(1.3, 1.1, 1.5)))
+    view.write(TrafficEvent(at_ns=20 * MS, concurrency=4))
+    assert view.snapshot(30 * MS).events[0].predicted == Ratio(value=1.3, low=1.1, high=1.5)
 
 
 def test_effects_appear_as_they_are_measured() -> None:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope import units
-from stackscope.analysis.live.snapshot import Event
+from stackscope.analysis.live.snapshot import Event, Ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stackscope.analysis.live.snapshot import Effect
-    from stackscope.records import ConfigEvent, Mark, TrafficEvent
+    from stackscope.records import ConfigEvent, Mark, Prediction, TrafficEvent
     from stackscope.toggles import Setting
 
 MOST_EVENTS: Final = 50
+MOST_PREDICTIONS: Final = 8
 _MOST_NAMED: Final = 2
 """Changes named in a label; of more, it says only that there are."""
 _SHORT: Final = {
@@ -36,9 +37,25 @@ class Events:
         self._effect_of = effect_of
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         """Newest first."""
+        self._predictions: deque[Prediction] = deque(maxlen=MOST_PREDICTIONS)
+        """Newest first, of changes that have not come yet."""
+
+    def add_prediction(self, prediction: Prediction) -> None:
+        """Take what was predicted of a change that is about to come."""
+        self._predictions.appendleft(prediction)
+
+    def _predicted(self, changes: Mapping[str, tuple[Setting, Setting]]) -> Ratio | None:
+        """What the newest prediction of just these changes says. `None`: nothing was predicted of them."""
+        for prediction in self._predictions:
+            if prediction.changes == changes:
+                self._predictions.remove(prediction)
+                tokens = prediction.tokens
+                return None if tokens is None else Ratio(value=tokens.value, low=tokens.low, high=tokens.high)
+        return None
 
     def add_change(self, event: ConfigEvent) -> None:
         """Take a change, or the refusal of one."""
+        predicted = self._predicted(event.changes)
         self._events.appendleft(
             Event(
                 at_ns=event.at_ns,
@@ -48,12 +65,14 @@ class Events:
                 label=(event.reason or "") if event.kind == "refused" else "",
                 duration_ns=event.duration_ns,
                 requeued=event.requeued,
+                predicted=None if event.kind == "refused" else predicted,
             )
         )
 
     def add_traffic(self, event: TrafficEvent, changes: Mapping[str, tuple[Setting, Setting]]) -> None:
         """Take a change of the load, as values before and after."""
-        self._events.appendleft(Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes)))
+        predicted = self._predicted(changes)
+        self._events.appendleft(Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes), predicted=predicted))
 
     def add_mark(self, mark: Mark) -> None:
         self._events.appendleft(Event(at_ns=mark.at_ns, kind="mark", label=mark.label))

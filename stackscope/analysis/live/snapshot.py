@@ -224,7 +224,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     duration_ns: int | None = None
     requeued: int = 0
     predicted: Ratio | None = None
-    """Of tokens per second, made before the change. `None`: no prediction was made."""
+    """Of tokens per second, made before the change, with its 90 % interval. `None`: nothing was predicted."""
     effect: Effect | None = None
     """`None`: nothing to measure (a mark, a refusal)."""
 

@@ -27,6 +27,7 @@ from stackscope.records import (
     Header,
     Log,
     Mark,
+    Prediction,
     RequestRecord,
     StepRecord,
     TrafficEvent,
@@ -115,6 +116,8 @@ class LiveView:
                 self._change_load(record)
             case Mark():
                 self._events.add_mark(record)
+            case Prediction():
+                self._events.add_prediction(record)
             case Log():
                 self._log.append(record.text)
             case Footer():
