@@ -2,36 +2,195 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from stackscope.analysis.timing.model import TimeModel
+import msgspec
+
+from stackscope.analysis.timing.design import Design, times_of
+from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
+from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
+from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
+from stackscope.analysis.timing.separating import unknown_of
+from stackscope.analysis.timing.shapes import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stackscope.analysis.ledgers import Pricing
+    from stackscope.analysis.timing.solving import Data, Prior
     from stackscope.records import Ceilings, StepRecord
     from stackscope.toggles import EngineConfig
+
+MOST_CONDITIONS: Final = 12
+"""Configurations that are remembered; the one that was left longest ago is forgotten first."""
+
+REFIT_SHARE: Final = 0.1
+"""New steps ÷ steps seen from which on it is worth fitting again."""
+REFIT_NS: Final = 2_000_000_000
+"""Time of steps between two fits at least, once there are many: a fit takes about 10 ms."""
+EAGER: Final = 400
+"""Until so many steps were seen, every tenth more is worth a fit."""
+
+GPUS: Final = ("CUDA", "ROCm", "Vulkan", "Metal", "SYCL")
+"""Backends of the library that compute on a GPU, as its description names them."""
 
 
 class Fit:
     """Takes steps in their order, in bounded memory; what it knows at any time is a `TimeModel`."""
 
-    def __init__(self, ceilings: Ceilings | None, others: Sequence[Ceilings] = ()) -> None:
-        self._ceilings = ceilings
-        self._others = tuple(others)
+    def __init__(
+        self, ceilings: Ceilings | None, others: Sequence[Ceilings] = (), *, is_gpu: bool | None = None
+    ) -> None:
+        """`ceilings` are those of the first configuration, `others` those of other conditions of the same machine.
+
+        `is_gpu`: the model is computed on a GPU. `None`: as the ceilings' library says, else it is not.
+        """
+        self._all = (*(() if ceilings is None else (ceilings,)), *others)
+        self._is_gpu = is_gpu
+        self._known: dict[tuple[object, ...], _Conditions] = {}
+        self._current: _Conditions | None = None
         self._config: EngineConfig | None = None
-        self._pricing: Pricing | None = None
 
     def begin(self, config: EngineConfig | None, pricing: Pricing) -> None:
-        """The configuration that the steps from here on ran under."""
-        self._config, self._pricing = config, pricing
+        """The configuration that the steps from here on ran under. `None`, or no geometry: they teach nothing."""
+        before = self._current
+        self._config, self._current = config, None
+        if config is None or pricing.target is None:
+            return
+        key = conditions_of(config)
+        known = self._known.pop(key, None)
+        if known is None or known.pricing.target is not pricing.target or known.pricing.draft is not pricing.draft:
+            base = None if before is None or not before.is_useful else before.model(self._models())
+            known = _Conditions(config, pricing, self._ceilings(config), base, is_gpu=self._on_gpu(config))
+        known.config = config
+        self._known[key] = self._current = known
+        while len(self._known) > MOST_CONDITIONS:
+            del self._known[next(iter(self._known))]
 
     def add(self, steps: Iterable[StepRecord]) -> None:
-        """Learn from steps of the configuration in force. Aborted steps are left out."""
+        """Learn from steps of the configuration in force. Aborted steps are left out, and those without a forward."""
+        current = self._current
+        if current is None or self._config is None:
+            return
+        speculation = self._config.speculation
+        for step in steps:
+            if step.work and not step.aborted:
+                current.take(step, speculation)
 
     def model(self) -> TimeModel | None:
         """What is known now. `None`: no configuration, no geometry, or nothing was ever timed."""
-        if self._config is None or self._pricing is None or self._pricing.target is None:
+        if self._current is None:
             return None
-        return TimeModel(self._config, self._pricing)
+        return self._current.model(self._models(), self._all)
+
+    def _models(self) -> dict[tuple[object, ...], TimeModel]:
+        """What steps taught of each configuration, the present one left out."""
+        return {
+            key: known.last
+            for key, known in self._known.items()
+            if known.last is not None and known is not self._current and known.is_useful
+        }
+
+    def _ceilings(self, config: EngineConfig) -> Ceilings | None:
+        return next((one for one in self._all if one.conditions.hold_for(config)), None)
+
+    def _on_gpu(self, config: EngineConfig) -> bool:
+        if self._is_gpu is not None:
+            return self._is_gpu and config.gpu_layers != 0
+        libraries = [one.conditions.library for one in self._all]
+        return config.gpu_layers != 0 and any(name in text for text in libraries for name in GPUS)
+
+
+class _Conditions:
+    """Steps of one configuration, and the model made of them."""
+
+    def __init__(
+        self, config: EngineConfig, pricing: Pricing, ceilings: Ceilings | None, base: TimeModel | None, *, is_gpu: bool
+    ) -> None:
+        self.config = config
+        self.pricing = pricing
+        self.last: TimeModel | None = None
+        self._ceilings = ceilings
+        self._is_gpu = is_gpu
+        self._design = Design(config, pricing, is_gpu=is_gpu)
+        self._sampled = Sampled()
+        self._n = self._n_fitted = 0
+        self._since_ns = 0
+        self._base = None
+        if ceilings is None and base is not None:
+            derived = base.under(config, pricing)
+            self._base = None if isinstance(derived, str) else derived
+
+    @property
+    def is_useful(self) -> bool:
+        """There is something that another configuration can begin with."""
+        return self._n > 0 or self._ceilings is not None
+
+    def take(self, step: StepRecord, speculation: str) -> None:
+        """Learn from one step."""
+        self._n += 1
+        self._since_ns += step.phases.decode
+        kind = kind_of(step)
+        if not self._sampled.wants(kind):
+            return
+        shape = Shape.of(step)
+        threads = self.pricing.threads or self.config.threads
+        share = None
+        if step.cpu_ns is not None and threads and step.phases.decode > 0 and not self._is_gpu:
+            share = step.cpu_ns / (threads * step.phases.decode)
+        self._sampled.keep(
+            kind,
+            Kept(
+                columns=self._design.columns(shape, speculation),
+                times=times_of(step),
+                share=share,
+                at_ns=step.start_ns,
+                rows=tuple([one.rows for one in shape.passes]),
+                outputs=tuple([one.outputs for one in shape.passes]),
+                deepest=max([cached for cached, _ in shape.spans]),
+                drafts=tuple([sum([new for _, new in forward.spans]) for forward in shape.draft]),
+            ),
+        )
+
+    def model(
+        self, known: dict[tuple[object, ...], TimeModel], ceilings: tuple[Ceilings, ...] = ()
+    ) -> TimeModel | None:
+        """The model of what was seen so far; the one of before while little is new."""
+        if self._n == 0 and self._ceilings is None and self._base is None:
+            return None
+        new = self._n - self._n_fitted
+        is_due = self.last is None or (
+            new > REFIT_SHARE * self._n_fitted and (self._n < EAGER or self._since_ns >= REFIT_NS)
+        )
+        if is_due:
+            self.last = self._made(known, ceilings)
+            self._n_fitted, self._since_ns = self._n, 0
+        assert self.last is not None
+        if self.last.conditions != self.config:
+            self.last = self.last.with_live(self.config)
+        return self.last
+
+    def _made(self, known: dict[tuple[object, ...], TimeModel], ceilings: tuple[Ceilings, ...]) -> TimeModel:
+        origin = repr(conditions_of(self.config))
+        given: tuple[tuple[Prior, Data], ...]
+        seen = seen_by(self._ceilings)
+        if self._base is not None:
+            given, origin = learned_before(self._base.beliefs, self._design), self._base.beliefs[0].origin
+        else:
+            given = priors(self._design, self.config, self._ceilings)
+        learned: Learned = learn(given, self._sampled.all(), origin=origin, seen=seen)
+        unknown = unknown_of(learned, given, self._design, self._ceilings)
+        return TimeModel(
+            self.config, self.pricing, beliefs=learned.beliefs, seen=learned.seen, errors=learned.errors,
+            source=Source(self._ceilings, ceilings, known, learned.level), is_gpu=self._is_gpu,
+            is_calibrated=self._ceilings is not None, unknown=unknown, starved=learned.starved,
+        )  # fmt: skip
+
+
+def config_of(ceilings: Ceilings, config: EngineConfig) -> EngineConfig:
+    """A configuration like this one, under the conditions of ceilings. The model's path is the configuration's."""
+    c = ceilings.conditions
+    return msgspec.structs.replace(
+        config, kv_type_k=c.kv_type_k, kv_type_v=c.kv_type_v, flash_attention=c.flash_attention,
+        unified_kv=c.unified_kv, swa_full=c.swa_full, threads=c.threads,
+    )  # fmt: skip

@@ -2,50 +2,211 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from stackscope.analysis.timing.terms import Terms
+from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, Design
+from stackscope.analysis.timing.drawing import latent
+from stackscope.analysis.timing.shapes import one_row
+from stackscope.analysis.timing.terms import TERMS, Terms
+from stackscope.records import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
+    from collections.abc import Mapping, Sequence
 
     from stackscope.analysis.ledgers import Pricing
+    from stackscope.analysis.timing.curves import Floats
+    from stackscope.analysis.timing.drawing import Belief
     from stackscope.analysis.timing.shapes import Shape
+    from stackscope.records import Ceilings
     from stackscope.toggles import EngineConfig
+
+UNSEEN_ROWS: Final = 0.02
+"""What a number of rows that was never measured may be off by beside what its neighbours say (ln)."""
+PER_OCTAVE: Final = 0.05
+"""What each doubling from the nearest measured number of rows adds to that."""
+UNSEEN_REST: Final = 0.04
+"""What it adds that no other number of rows with the same remainder by four was measured: the teeth of the saw."""
+MOST_OCTAVES: Final = 3.0
+
+PER_CONTEXT: Final = 0.15
+"""How much attention may be off (ln) for each e-fold of context beyond the deepest that was measured."""
+
+_FEW: Final = 256
+"""Cached tokens that make no difference."""
+
+_GRID: Final = np.linspace(0.0, 1.0, 41)
+
+
+class Seen(NamedTuple):
+    """What was measured, by calibration or in steps."""
+
+    rows: tuple[int, ...] = ()
+    """Rows of passes, in order."""
+    deepest: int = 0
+    """Most cached tokens of a sequence."""
+
+    def doubt(self, rows: int, *, is_blocked: bool) -> float:
+        """Standard deviation (ln) of a pass of so many rows because none like it was measured; 0 when one was."""
+        if rows in self.rows or rows == 0:
+            return 0.0
+        if not self.rows:
+            return UNSEEN_ROWS + PER_OCTAVE * MOST_OCTAVES
+        octaves = min([abs(float(np.log2(rows / other))) for other in self.rows])
+        doubt = UNSEEN_ROWS + PER_OCTAVE * min(MOST_OCTAVES, octaves)
+        if is_blocked and rows < 64 and not any(other % 4 == rows % 4 and other > 3 for other in self.rows):
+            doubt += UNSEEN_REST
+        return doubt
+
+
+class Source(NamedTuple):
+    """Where predictions for other configurations start from."""
+
+    ceilings: Ceilings | None
+    """Of the configuration that the model is for."""
+    others: tuple[Ceilings, ...]
+    known: Mapping[tuple[object, ...], TimeModel]
+    """Models of configurations that steps were seen of."""
+    level: float
+    """Steps ÷ what the calibration said."""
+
+
+class Errors(NamedTuple):
+    """How far single steps lie from the prediction."""
+
+    residual: float
+    drift: float
+    """Standard deviation (ln) of the machine's level over seconds, which steps of one time share."""
+    quantiles: tuple[float, ...]
+    """Of ln(measured ÷ predicted), at 41 even steps from least to most; empty: not known, taken for normal."""
 
 
 class TimeModel:
     """Predicts the time of steps under one configuration. Immutable."""
 
-    def __init__(self, conditions: EngineConfig, pricing: Pricing) -> None:
+    def __init__(
+        self, conditions: EngineConfig, pricing: Pricing, *, beliefs: tuple[Belief, ...], seen: Seen, errors: Errors,
+        source: Source, is_gpu: bool, is_calibrated: bool, unknown: dict[str, str], starved: float = 0.0,
+    ) -> None:  # fmt: skip
         self.conditions = conditions
         """The configuration that it is for."""
         self.pricing = pricing
-        self.unknown: dict[str, str] = {}
+        self.design = Design(conditions, pricing, is_gpu=is_gpu)
+        self.beliefs = beliefs
+        """Of each block's parameters, in the order of `BLOCKS`."""
+        self.seen = seen
+        self.errors = errors
+        self.source = source
+        self.is_gpu = is_gpu
+        self.unknown = unknown
         """Parameters that the data cannot separate, or that were not measured, each with the reason."""
-        self.residual = 0.05
+        self.is_calibrated = is_calibrated
+        """Ceilings of this machine under these conditions stand behind it, and not only steps."""
+        self.starved = starved
+        """Share of the steps that was left out because the engine's threads waited for a CPU."""
+
+    @property
+    def residual(self) -> float:
         """Standard deviation of ln(measured ÷ predicted) of single steps that is left unexplained."""
-        self.is_calibrated = False
-        """Ceilings of this machine stand behind it, and not only steps."""
+        return self.errors.residual
 
     def terms(self, shape: Shape) -> Terms:
         """The most likely time of a step in parts, in nanoseconds."""
-        return Terms(weights=1e6, compute=1e5 * max(0, shape.rows - 1), host=1e5)
+        sums = dict.fromkeys(TERMS, 0.0)
+        for name, belief, columns in zip(BLOCKS, self.beliefs, self.design.columns(shape), strict=True):
+            where = COLUMNS_OF[name]
+            values = columns * belief.mean[list(where.parameter)]
+            for term, value in zip(where.terms, values.tolist(), strict=True):
+                sums[term] += value
+        return Terms(**sums)
 
-    def draws(self, shapes: Sequence[Shape], n: int = 200, seed: int = 0) -> npt.NDArray[np.float64]:
-        """`n` possible total times of each shape, (n, len(shapes)) nanoseconds, all parameters drawn jointly.
+    def draws(self, shapes: Sequence[Shape], n: int = 200, seed: int = 0) -> Floats:
+        """`n` possible mean times of each shape, (n, len(shapes)) nanoseconds, all parameters drawn jointly.
 
         A row is one possible machine: the same one for all shapes, for calls with the same `seed`, and for models
-        derived with `under`, so that errors which two predictions share leave their ratio.
+        derived with `under`, so that errors which two predictions share leave their ratio. What single steps stray by
+        (`residual`) is not in it: `interval` is for those.
         """
-        at = np.array([self.terms(shape).total for shape in shapes])
-        factors = np.exp(0.05 * np.random.default_rng(seed).standard_normal(n))
-        return np.outer(factors, at)
+        total = np.zeros((n, len(shapes)))
+        columns = [self.design.columns(shape) for shape in shapes]
+        for index, (name, belief) in enumerate(zip(BLOCKS, self.beliefs, strict=True)):
+            where = COLUMNS_OF[name]
+            drawn = belief.draws(n, seed)[:, list(where.parameter)]
+            matrix = np.array([row[index] for row in columns]).reshape(len(shapes), len(where.terms))
+            total += self._target(drawn, matrix, shapes, seed) if name == "target" else drawn @ matrix.T
+        return total * np.exp(self.errors.drift * latent("drift", n, seed))[:, None]
+
+    def _target(self, drawn: Floats, matrix: Floats, shapes: Sequence[Shape], seed: int) -> Floats:
+        """Draws of the target's forward, with what grows with the distance from what was measured."""
+        n = len(drawn)
+        terms = COLUMNS_OF["target"].terms
+        is_context = np.array([term in ("attention", "resident") for term in terms])
+        context = drawn[:, is_context] @ matrix[:, is_context].T
+        far = np.array([self._depth(shape) for shape in shapes])
+        context *= np.exp(np.outer(latent("context", n, seed), far))
+        total: Floats = drawn[:, ~is_context] @ matrix[:, ~is_context].T + context
+        for index, shape in enumerate(shapes):
+            rows = max([one.rows for one in shape.passes], default=0)
+            doubt = self.seen.doubt(rows, is_blocked=not self.is_gpu)
+            if doubt > 0.0:
+                total[:, index] *= np.exp(doubt * latent(f"rows {rows}", n, seed))
+        return total
+
+    def _depth(self, shape: Shape) -> float:
+        deepest = max([cached for cached, _ in shape.spans], default=0)
+        return PER_CONTEXT * max(0.0, float(np.log((deepest + _FEW) / (self.seen.deepest + _FEW))))
+
+    def interval(self, shape: Shape, n: int = 400, seed: int = 0) -> Estimate:
+        """What one step of this shape takes, in nanoseconds: nine in ten such steps lie within."""
+        times = self.draws([shape], n, seed)[:, 0] * np.exp(self._strays(n, seed))
+        low, high = np.quantile(times, (0.05, 0.95))
+        return Estimate(self.terms(shape).total, float(low), float(high))
+
+    def _strays(self, n: int, seed: int) -> Floats:
+        """What single steps stray by (ln), as those that were seen did."""
+        if not self.errors.quantiles:
+            return self.errors.residual * latent("stray", n, seed)
+        uniform = (np.argsort(np.argsort(latent("stray", n, seed))) + 0.5) / n
+        return np.interp(uniform, _GRID, self.errors.quantiles)
+
+    def phi(self, cached: int) -> float | None:
+        """How often keys and values seem to be read, by the time of one row at a depth: φ of equation 4.
+
+        The time that `cached` tokens add ÷ that of reading them once as fast as weights are read. `None`: no attention,
+        or no weights to compare with.
+        """
+        w, at = self.design.target, COLUMNS_OF["target"].parameters.index("target.weights")
+        taken_ns = float(self.beliefs[0].mean[at])
+        n_bytes = sum([group.bytes_per_token * group.count([(cached, 1)])[0] for group in w.ledger.groups])
+        if n_bytes <= 0 or taken_ns <= 0.0 or w.body_bytes <= 0:
+            return None
+        return self.terms(one_row(cached)).attention / (n_bytes * taken_ns / w.body_bytes)
 
     def under(self, config: EngineConfig, pricing: Pricing) -> TimeModel | str:
-        """The same machine, and what was learned of it, under another configuration; or why that cannot be said."""
-        return TimeModel(config, pricing)
+        """The same machine, and what was learned of it, under another configuration; or why that cannot be said.
+
+        What was measured there counts, be it in steps or by a calibration. Else bytes and FLOPs are scaled, and what
+        is not known of the other kernels widens the prediction and stands in `unknown`.
+        """
+        from stackscope.analysis.timing.deriving import derive
+
+        return derive(self, config, pricing)
+
+    def with_live(self, config: EngineConfig) -> TimeModel:
+        """The same under a configuration that differs in nothing that the time of a step of given shape depends on."""
+        return TimeModel(
+            config, self.pricing, beliefs=self.beliefs, seen=self.seen, errors=self.errors, source=self.source,
+            is_gpu=self.is_gpu, is_calibrated=self.is_calibrated, unknown=self.unknown, starved=self.starved,
+        )  # fmt: skip
+
+
+def conditions_of(config: EngineConfig) -> tuple[object, ...]:
+    """What the parameters depend on: steps of configurations that agree in it teach the same."""
+    return tuple(getattr(config, name) for name in CONDITIONS)
+
+
+CONDITIONS: Final = (
+    "model", "draft_model", "kv_type_k", "kv_type_v", "flash_attention", "unified_kv", "swa_full", "threads",
+    "gpu_layers", "main_gpu", "split_mode", "tensor_split",
+)  # fmt: skip

@@ -38,3 +38,8 @@ class Shape(msgspec.Struct, frozen=True):
     @property
     def rows(self) -> int:
         return sum([new for _, new in self.spans])
+
+
+def one_row(cached: int) -> Shape:
+    """A sequence that decodes alone."""
+    return Shape(((cached, 1),), 1, (Ubatch(1, 1),), cells=cached + 1)

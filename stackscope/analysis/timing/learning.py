@@ -1,0 +1,181 @@
+"""What steps of one configuration teach: a belief for each block, and how far steps stray from it."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from stackscope.analysis.timing import beliefs as believed
+from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, by_parameter
+from stackscope.analysis.timing.drawing import Belief
+from stackscope.analysis.timing.forwards import COLUMNS
+from stackscope.analysis.timing.model import Errors, Seen
+from stackscope.analysis.timing.solving import MAD, NO_DATA, Data, Posterior, Prior, solve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.timing.curves import Floats
+    from stackscope.analysis.timing.design import Design
+    from stackscope.analysis.timing.sampled import Kept
+    from stackscope.records import Ceilings
+    from stackscope.toggles import EngineConfig
+
+STARVED: Final = 0.9
+"""A step whose threads had less than this share of what they mostly have was starved: it waited, and teaches nothing
+about bytes and FLOPs."""
+
+FEW: Final = 8
+"""Fewer residuals than this say nothing of their distribution."""
+
+UNSURE: Final = 0.08
+"""Standard deviation (ln) of the level of a machine on which no steps were seen yet: a run is not a calibration."""
+
+_USUAL: Final = {
+    "ngram.sequence": 4_000.0, "ngram.token": 500.0, "model.sequence": 4_000.0, "model.token": 6_000.0,
+    "sample.step": 5_000.0, "sample.output": 2_000.0, "sample.drafted": 1_000.0,
+    "host.step": 60_000.0, "host.sequence": 12_000.0, "host.row": 300.0,
+}  # fmt: skip
+"""Nanoseconds of what is not the models', on a core of some 3 GHz."""
+_ARGMAX_NS: Final = 0.4
+"""Of looking through the logits of one row, per token of the vocabulary."""
+
+
+class Learned(NamedTuple):
+    """What is known of one configuration."""
+
+    beliefs: tuple[Belief, ...]
+    seen: Seen
+    errors: Errors
+    level: float
+    starved: float
+    unstarved: tuple[Kept, ...]
+    """The steps that it was learned from."""
+    shares_at_best: float | None
+    """CPU share that the engine's threads mostly had. `None`: not known."""
+
+
+def priors(design: Design, config: EngineConfig, ceilings: Ceilings | None) -> tuple[tuple[Prior, Data], ...]:
+    """What is believed of each block, and measured, before any step."""
+    target = believed.prior(design.target, ceilings)
+    measured = NO_DATA
+    if ceilings is not None:
+        measured = believed.calibration(design.target, (*ceilings.forwards, *ceilings.contexts))
+    model = design.target.ledger.model
+    sample = _plain("sample", {"output": 2_000.0 + _ARGMAX_NS * model.vocabulary})
+    return (target, measured), _draft_prior(design, config, ceilings), (sample, NO_DATA), (_plain("host"), NO_DATA)
+
+
+def _plain(block: str, known: dict[str, float] | None = None) -> Prior:
+    names = COLUMNS_OF[block].parameters
+    mean = np.array([(known or {}).get(name.partition(".")[2], _USUAL[name]) for name in names])
+    return Prior(mean, 1.5 * mean, np.zeros((0, len(mean))), 1.0)
+
+
+def _draft_prior(design: Design, config: EngineConfig, ceilings: Ceilings | None) -> tuple[Prior, Data]:
+    """Of obtaining drafts. Without a draft model, its forwards' parameters are there but never used."""
+    names = [name.partition(".")[2] for name in COLUMNS_OF["draft"].parameters]
+    n = len(COLUMNS.parameters)
+    look = np.array([_USUAL[name] for name in names[n:]])
+    mean, sd = np.concatenate((np.zeros(n), look)), np.concatenate((np.ones(n), 1.5 * look))
+    if design.draft is None:
+        return Prior(mean, sd, np.zeros((0, len(mean))), 0.3), NO_DATA
+    is_its = ceilings is not None and ceilings.draft == PurePath(config.draft_model or "").name
+    forward = believed.prior(design.draft, _rates_only(ceilings))
+    mean[:n], sd[:n] = forward.mean, forward.sd
+    likeness = np.concatenate((forward.likeness, np.zeros((len(forward.likeness), len(look)))), axis=1)
+    data = NO_DATA
+    if ceilings is not None and is_its and ceilings.draft_forwards:
+        data = believed.calibration(design.draft, ceilings.draft_forwards)
+        data = data._replace(columns=np.concatenate((data.columns, np.zeros((len(data.times), len(look)))), axis=1))
+    return Prior(mean, sd, likeness, 0.1 if len(data.times) else 0.7), data
+
+
+def _rates_only(ceilings: Ceilings | None) -> Ceilings | None:
+    """Without what holds for the target's forwards alone."""
+    import msgspec
+
+    if ceilings is None:
+        return None
+    return msgspec.structs.replace(ceilings, fixed_ns=None, context_ns_per_token=None)
+
+
+def learn(given: Sequence[tuple[Prior, Data]], steps: Sequence[Kept], *, origin: str, seen: Seen) -> Learned:
+    """Fit every block to steps, in the order of time. `seen` is what was measured beside them."""
+    usable, starved, best = _unstarved(steps)
+    posteriors: list[Posterior] = []
+    found: list[Belief] = []
+    for index, (name, (prior, calibration)) in enumerate(zip(BLOCKS, given, strict=True)):
+        of_all = steps if name in ("sample", "host") else usable
+        posterior = solve(prior, calibration, _data(name, index, of_all))
+        posteriors.append(posterior)
+        found.append(Belief(COLUMNS_OF[name].parameters, posterior.mean, posterior.root, origin=origin))
+    rows = [one for kept in usable for one in kept.rows]
+    seen = Seen(
+        tuple(sorted({*seen.rows, *(one for one in set(rows) if rows.count(one) > 1)})),
+        max([seen.deepest, *(kept.deepest for kept in usable)]),
+    )
+    errors = _errors(found, usable)
+    return Learned(tuple(found), seen, errors, posteriors[0].level, starved, tuple(usable), best)
+
+
+def _unstarved(steps: Sequence[Kept]) -> tuple[list[Kept], float, float | None]:
+    """Steps whose threads had what they mostly have; the share of the others; and what they mostly have."""
+    shares = [kept.share for kept in steps if kept.share is not None]
+    if len(shares) < FEW:
+        return list(steps), 0.0, None
+    best = min(1.0, float(np.quantile(shares, 0.75)))
+    usable = [kept for kept in steps if kept.share is None or kept.share >= STARVED * best]
+    return usable, 1.0 - len(usable) / len(steps), best
+
+
+def _data(name: str, index: int, steps: Sequence[Kept]) -> Data:
+    """The steps that have something of this block in them."""
+    with_work = [kept for kept in steps if kept.times[index] > 0 and kept.columns[index].any()]
+    if not with_work:
+        return NO_DATA
+    columns = by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in with_work])
+    return Data(columns, np.array([float(kept.times[index]) for kept in with_work]), np.zeros(len(with_work)))
+
+
+def _errors(found: Sequence[Belief], steps: Sequence[Kept]) -> Errors:
+    """How whole steps stray from the prediction, and how much of that they have in common with their neighbours."""
+    if len(steps) < FEW:
+        return Errors(0.05, UNSURE, ())
+    predicted = np.zeros(len(steps))
+    for index, (name, belief) in enumerate(zip(BLOCKS, found, strict=True)):
+        predicted += by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in steps]) @ belief.mean
+    logs = np.log([max(1.0, sum(kept.times)) for kept in steps]) - np.log(np.maximum(predicted, 1.0))
+    residual = max(0.003, MAD * float(np.median(np.abs(logs - np.median(logs)))))
+    quantiles = np.quantile(logs, np.linspace(0.0, 1.0, 41))
+    return Errors(residual, _drift(np.clip(logs, -3 * residual, 3 * residual)), tuple(quantiles.tolist()))
+
+
+def _drift(logs: Floats) -> float:
+    """Standard deviation of the level from one stretch of steps to another, beyond what chance makes of their means."""
+    n = max(2, min(12, len(logs) // FEW))
+    blocks = np.array_split(logs, n)
+    means = np.array([block.mean() for block in blocks])
+    chance = float(np.mean([block.var() / len(block) for block in blocks]))
+    unseen = UNSURE / np.sqrt(1.0 + len(logs) / FEW)
+    return float(np.sqrt(max(0.0, float(means.var(ddof=1)) - chance) + unseen**2))
+
+
+def seen_by(ceilings: Ceilings | None) -> Seen:
+    """What a calibration measured."""
+    if ceilings is None:
+        return Seen()
+    rows = tuple(sorted({time.rows for time in ceilings.forwards}))
+    return Seen(rows, max([time.cached for time in ceilings.contexts], default=0))
+
+
+def learned_before(beliefs: Sequence[Belief], design: Design) -> tuple[tuple[Prior, Data], ...]:
+    """What was derived from another configuration, as something to begin with."""
+    del design
+    given: list[tuple[Prior, Data]] = []
+    for belief in beliefs:
+        sd = np.maximum(belief.sd, 0.05 * belief.mean + 1e-3)
+        given.append((Prior(belief.mean, sd, np.zeros((0, len(sd))), 0.3), NO_DATA))
+    return tuple(given)

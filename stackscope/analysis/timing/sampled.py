@@ -1,0 +1,87 @@
+"""Which steps are kept to learn from: some of every kind, the newest of each, and never more than fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from stackscope.analysis.timing.curves import Floats
+    from stackscope.analysis.timing.design import Times
+    from stackscope.records import StepRecord
+
+PER_KIND: Final = 16
+"""Steps kept of each kind. A mean of so many is better than what one kind can teach about its neighbours."""
+
+MOST: Final = 640
+"""Steps kept in all: a fit then takes some 10 ms."""
+
+Kind = tuple[int, int, int, int, bool]
+
+
+class Kept(NamedTuple):
+    """What is needed of one step."""
+
+    columns: tuple[Floats, ...]
+    """By block."""
+    times: Times
+    share: float | None
+    """CPU time ÷ what the threads could have had during the forward. `None`: not known."""
+    at_ns: int
+    rows: tuple[int, ...]
+    """Rows of each pass."""
+    outputs: tuple[int, ...]
+    """Output rows of each pass."""
+    deepest: int
+    """Most tokens that a sequence had cached."""
+    drafts: tuple[int, ...]
+    """Rows of each forward of the draft model."""
+
+
+def kind_of(step: StepRecord) -> Kind:
+    """Steps of one kind have the same rows, passes and drafts, and about the same context (within a factor of 1.4)."""
+    rows = outputs = cached = 0
+    for slot in step.work:
+        rows += slot.new
+        outputs += slot.outputs
+        cached += slot.cached
+    fine = rows if rows <= 64 else rows >> 4 << 4
+    return fine, min(outputs, 64), (cached * cached).bit_length(), len(step.ubatches), bool(step.draft)
+
+
+class Sampled:
+    """Steps by kind. Of a kind that is common ever fewer are taken, and each replaces the oldest of its kind."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Kind, int] = {}
+        self._kept: dict[Kind, list[Kept]] = {}
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def wants(self, kind: Kind) -> bool:
+        """Count one more step of a kind; whether it should be kept."""
+        seen = self._seen.get(kind, 0) + 1
+        if len(self._seen) > 8 * MOST:
+            self._seen.clear()
+        self._seen[kind] = seen
+        return seen <= PER_KIND or seen % (seen // PER_KIND) == 0
+
+    def keep(self, kind: Kind, one: Kept) -> None:
+        """Take a step in, and let another go when there are too many."""
+        of_kind = self._kept.setdefault(kind, [])
+        of_kind.append(one)
+        self._n += 1
+        if len(of_kind) > PER_KIND:
+            del of_kind[0]
+            self._n -= 1
+        elif self._n > MOST:
+            fullest = max(self._kept.values(), key=len)
+            del fullest[0]
+            self._n -= 1
+            if not fullest:  # Every kind has one: the oldest kind goes.
+                self._kept = {k: v for k, v in self._kept.items() if v}
+
+    def all(self) -> list[Kept]:
+        """Everything that is kept, in the order of time."""
+        return sorted([one for of_kind in self._kept.values() for one in of_kind], key=lambda one: one.at_ns)

@@ -1,0 +1,190 @@
+"""Least squares with non-negative parameters, a prior, and no regard for outliers."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+ROUNDS: Final = 12
+"""Reweightings. The first few are gentle, so that a bad start does not throw good steps out."""
+GENTLE_ROUNDS: Final = 4
+
+HUBER: Final = 1.345
+BISQUARE: Final = 4.685
+"""Tuning constants of the two weight functions, in standard deviations, for 95 % efficiency with normal errors (Huber
+1964; Beaton and Tukey 1974)."""
+
+LEAST_SCALE: Final = 0.004
+"""Residuals are not believed to be smaller than this, so that a perfect fit does not make its own outliers."""
+
+MAD: Final = 1.4826
+"""Median absolute deviation to standard deviation, of normal errors."""
+
+KINSHIP: Final = 2.0
+"""Variance of a mean of steps ÷ that of as many independent ones: neighbours in time err together."""
+
+_ZERO: Final = 1e-9
+
+
+class Prior(NamedTuple):
+    """What is believed of the parameters beforehand."""
+
+    mean: Floats
+    sd: Floats
+    likeness: Floats
+    """(n, parameters): linear combinations that are about zero, in units of their standard deviation."""
+    level_sd: float
+    """Standard deviation of the logarithm of a factor common to all means, which the data is asked for first."""
+
+    def scaled(self, factor: float) -> Prior:
+        return Prior(self.mean * factor, self.sd * factor, self.likeness / factor, self.level_sd)
+
+
+class Data(NamedTuple):
+    """Times and what was done in them."""
+
+    columns: Floats
+    """(n, parameters)."""
+    times: Floats
+    """(n,) ns, positive."""
+    sd: Floats
+    """(n,) known standard deviation of their logarithms; 0 where only the residuals tell."""
+
+
+class Posterior(NamedTuple):
+    """What is believed afterwards."""
+
+    mean: Floats
+    root: Floats
+    """(parameters, parameters): its product with standard normal numbers is a draw's deviation from the mean."""
+    scale: float | None
+    """Standard deviation of ln(measured ÷ predicted), outliers left out. `None`: there were no steps."""
+    level: float
+    """Steps ÷ what prior and calibration said: the common factor."""
+    residuals: Floats
+    """(n,) ln(measured ÷ predicted) of the steps, in their order."""
+
+    @property
+    def sd(self) -> Floats:
+        """Standard deviation of each parameter."""
+        sd: Floats = np.sqrt(np.sum(self.root**2, axis=1))
+        return sd
+
+
+NO_DATA: Final = Data(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
+
+
+def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
+    """The parameters that explain calibration and steps best, given what is believed.
+
+    The relative errors are minimised. What the calibration says is first brought to the level of the steps, which
+    everything that goes on beside them makes a little slower or faster, and then says how the curve goes where no steps
+    were.
+    """
+    theta = _iterate(prior, calibration, NO_DATA, prior.mean)[0] if len(calibration.times) else prior.mean
+    level = 1.0
+    if len(steps.times):
+        level = _level(steps, theta, 0.1 if len(calibration.times) else prior.level_sd)
+        theta, prior = theta * level, prior.scaled(level)
+        calibration = calibration._replace(times=calibration.times * level)
+    theta, weights, scale = _iterate(prior, calibration, steps, theta)
+    root = _root(prior, calibration, steps, theta, weights)
+    residuals = np.log(steps.times / _predicted(steps.columns, theta)) if len(steps.times) else np.zeros(0)
+    return Posterior(theta, root, scale if len(steps.times) else None, level, residuals)
+
+
+def _level(steps: Data, theta: Floats, sd: float) -> float:
+    """The factor between steps and a prediction: the median, drawn towards 1 while there are few."""
+    logs = np.log(steps.times / _predicted(steps.columns, theta))
+    noise = max(LEAST_SCALE, MAD * float(np.median(np.abs(logs - np.median(logs)))), 0.05)
+    information = len(logs) / noise**2
+    return float(np.exp(np.median(logs) * information / (information + 1.0 / sd**2)))
+
+
+def _predicted(columns: Floats, theta: Floats) -> Floats:
+    predicted: Floats = np.maximum(columns @ theta, 1.0)
+    return predicted
+
+
+def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tuple[Floats, Floats, float]:
+    """Reweighted least squares from a start; the parameters, the steps' weights, and the scale of their residuals."""
+    weights, scale = np.ones(len(steps.times)), LEAST_SCALE
+    for nth in range(ROUNDS):
+        if len(steps.times):
+            residuals = np.log(steps.times / _predicted(steps.columns, theta))
+            scale = max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals - np.median(residuals)))))
+            weights = _weights(residuals / scale, is_gentle=nth < GENTLE_ROUNDS)
+        matrix, target = _system(prior, calibration, steps, theta, weights, scale)
+        found = _non_negative(matrix, target, prior.sd)
+        change = float(np.max(np.abs(found - theta) / (prior.sd + _ZERO)))
+        theta = found
+        if change < 1e-4 and nth >= GENTLE_ROUNDS:
+            break
+    return theta, weights / scale, scale
+
+
+def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
+    """Square roots of the weights of residuals given in standard deviations."""
+    size = np.abs(deviations)
+    if is_gentle:
+        return np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, HUBER)))
+    firm: Floats = np.clip(1.0 - (size / BISQUARE) ** 2, 0.0, None)
+    return firm
+
+
+def _system(
+    prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats, scale: float
+) -> tuple[Floats, Floats]:
+    """Rows and right-hand side of the linear problem whose solution is the next guess.
+
+    ln(t) is linear in the parameters near the last guess p: ln(t/p) ≈ (t − p)/p, so that a time of measured logarithm
+    counts as p·(1 + ln(t/p)).
+    """
+    matrices, targets = (
+        [np.diag(1.0 / prior.sd), prior.likeness],
+        [prior.mean / prior.sd, np.zeros(len(prior.likeness))],
+    )
+    if len(calibration.times):
+        by = _predicted(calibration.columns, theta)
+        logs = np.log(calibration.times / by)
+        firm = _weights(logs / (calibration.sd + 0.03), is_gentle=True) / calibration.sd
+        matrices.append(calibration.columns * (firm / by)[:, None])
+        targets.append((1.0 + logs) * firm)
+    if len(steps.times):
+        by = _predicted(steps.columns, theta)
+        firm = weights / (scale * np.sqrt(KINSHIP))
+        matrices.append(steps.columns * (firm / by)[:, None])
+        targets.append((1.0 + np.log(steps.times / by)) * firm)
+    return np.concatenate(matrices), np.concatenate(targets)
+
+
+def _non_negative(matrix: Floats, target: Floats, unit: Floats) -> Floats:
+    """The non-negative solution, by way of the triangular factor: as many rows as parameters, however many steps."""
+    from scipy import optimize
+
+    scaled = matrix * unit
+    q, r = np.linalg.qr(scaled)
+    try:
+        found, _ = optimize.nnls(r, q.T @ target, maxiter=20 * len(unit))
+    except RuntimeError:  # It went round in a circle: the unbounded solution, cut off at zero, is close enough.
+        found = np.clip(np.linalg.lstsq(r, q.T @ target, rcond=None)[0], 0.0, None)
+    theta: Floats = found * unit
+    return theta
+
+
+def _root(prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats) -> Floats:
+    """A square root of the covariance of those parameters that are not held at zero."""
+    n = len(theta)
+    free = np.flatnonzero(theta > _ZERO * prior.sd)
+    root = np.zeros((n, n))
+    if len(free) == 0:
+        return root
+    matrix, _ = _system(prior, calibration, steps, theta, weights, 1.0)
+    r = np.linalg.qr(matrix[:, free] * prior.sd[free], mode="r")
+    inverse = np.linalg.inv(r) * prior.sd[free][:, None]
+    root[np.ix_(free, free)] = inverse
+    return root
