@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stackscope.config import RunOptions
     from stackscope.engine.process import EngineProcess, Item
     from stackscope.hardware.sampler import Sampler
-    from stackscope.records import AnyRecord, Header
+    from stackscope.records import AnyRecord, Header, Prediction
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig, Setting
     from stackscope.workload.check import WorkloadFacts
@@ -90,6 +90,8 @@ class Runner:
         """Files that were written, oldest first."""
         self.wake: Callable[[], None] = lambda: None
         """Called when there is a wish. Set by whoever owns the feed."""
+        self.predict: Callable[[Mapping[str, Setting]], Prediction | None] = lambda _changes: None
+        """What settings with these new values would do. Set by whoever owns the feed; called by the feed's thread."""
 
     # The source: for the feed's thread
 
@@ -166,13 +168,14 @@ class Runner:
         return None if recorder is None else recorder.path
 
     def reconfigure(self, changes: Mapping[str, Setting]) -> str | None:
-        return self._ask(lambda: self._send(wire.reconfigure(changes)))
+        return self._ask(lambda: self._change(changes, wire.reconfigure(changes)))
 
     def set_concurrency(self, concurrency: int) -> str | None:
-        return self._ask(lambda: self._send(wire.SetConcurrency(concurrency=concurrency)))
+        change = {"concurrency": concurrency}
+        return self._ask(lambda: self._change(change, wire.SetConcurrency(concurrency=concurrency)))
 
     def set_rate(self, rate: float) -> str | None:
-        return self._ask(lambda: self._send(wire.SetRate(rate=rate)))
+        return self._ask(lambda: self._change({"rate": rate}, wire.SetRate(rate=rate)))
 
     def mark(self, label: str) -> str | None:
         return self._ask(lambda: self._send(wire.SetMark(label=label)))
@@ -221,6 +224,13 @@ class Runner:
     def _send(self, command: wire.AnyCommand) -> None:
         if self._process is not None:
             self._process.send(command)
+
+    def _change(self, changes: Mapping[str, Setting], command: wire.AnyCommand) -> None:
+        """Record what a change is predicted to do, and then have it made."""
+        prediction = self.predict(changes)
+        if prediction is not None and self._process is not None:
+            self._process.inject(prediction)
+        self._send(command)
 
     def _start(self) -> None:
         """Start the engine process, after whatever can be refused without it."""

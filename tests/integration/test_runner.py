@@ -13,8 +13,18 @@ from stackscope.engine import wire
 from stackscope.engine.process import EngineProcess
 from stackscope.errors import EngineDiedError, ModelFileError, SessionFileError, WorkloadError
 from stackscope.options import OutputOptions
-from stackscope.records import ConfigEvent, Header, Log, Mark, RequestRecord, StepRecord, TrafficEvent
-from stackscope.session.reader import read_session
+from stackscope.records import (
+    ConfigEvent,
+    Estimate,
+    Header,
+    Log,
+    Mark,
+    Prediction,
+    RequestRecord,
+    StepRecord,
+    TrafficEvent,
+)
+from stackscope.session.reader import SessionReader, read_session
 from stackscope.toggles import EngineConfig
 from stackscope.tui.runner import NOT_RUNNING, STILL_LOADING, Runner
 from stackscope.workload.spec import WorkloadSpec
@@ -22,7 +32,7 @@ from tests.integration.worker_support import DEADLINE_S, wait_ms
 from tests.unit.fake_engine import ENGINE, TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from stackscope.engine.process import Item
@@ -117,6 +127,29 @@ def test_what_is_asked_shows_in_the_records(driven: Callable[..., Driven]) -> No
     one.until(lambda _: one.of(TrafficEvent) and one.of(ConfigEvent) and one.of(Mark))
     assert [mark.label for mark in one.of(Mark)] == ["here"]
     assert len(woken) == 3
+
+
+def test_a_prediction_is_recorded_before_the_change_it_is_of(driven: Callable[..., Driven]) -> None:
+    one = driven().running()
+    asked: list[dict[str, object]] = []
+
+    def predict(changes: Mapping[str, object]) -> Prediction:
+        asked.append(dict(changes))
+        return Prediction(at_ns=one.runner.now_ns(), changes={"slots": (8, 1)}, tokens=Estimate(0.5, 0.4, 0.6))
+
+    one.runner.predict = predict
+    one.runner.reconfigure({"slots": 1})
+    one.runner.set_concurrency(3)
+    one.until(lambda _: one.of(TrafficEvent) and one.of(ConfigEvent))
+    assert asked == [{"slots": 1}, {"concurrency": 3}]
+    kinds = [type(item) for item in one.items if isinstance(item, Prediction | ConfigEvent)]
+    assert kinds == [Prediction, ConfigEvent, Prediction] or kinds == [Prediction, Prediction, ConfigEvent]
+    path = one.runner.recording
+    one.runner.close()
+    assert path is not None
+    assert [record.tokens for record in SessionReader(path) if isinstance(record, Prediction)] == [
+        Estimate(0.5, 0.4, 0.6)
+    ] * 2
 
 
 def test_what_makes_no_sense_is_told_and_all_goes_on(driven: Callable[..., Driven]) -> None:
