@@ -298,7 +298,7 @@ class StackscopeApp(App[None]):
 
     def toggle_recording(self) -> None:
         """Start a recording, or end it."""
-        self._say(self.control.record(is_wanted=self.control.recording is None))
+        self._say(self.control.record(is_wanted=not self.control.is_recording_asked))
 
     def toggle_pause(self) -> None:
         """Hold the display still, or the recording that is played."""

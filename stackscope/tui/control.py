@@ -29,6 +29,10 @@ class Control(Protocol):
     def recording(self) -> Path | None:
         """The file being written. `None`: nothing is recorded."""
 
+    @property
+    def is_recording_asked(self) -> bool:
+        """A file is written, or will be once all that was asked for is done."""
+
     def reconfigure(self, changes: Mapping[str, Setting]) -> str | None:
         """Change settings, by their names in `EngineConfig`."""
 

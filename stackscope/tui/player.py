@@ -142,6 +142,10 @@ class Player:
         return None
 
     @property
+    def is_recording_asked(self) -> bool:
+        return False
+
+    @property
     def is_playing(self) -> bool:
         return self._is_playing
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +10,9 @@ import msgspec
 
 from stackscope.engine import wire
 from stackscope.errors import StackscopeError
-from stackscope.launch import Failures, place_of_recording
+from stackscope.launch import Failures
 from stackscope.records import ConfigEvent, RequestRecord, TrafficEvent
-from stackscope.session.paths import Destination
+from stackscope.tui.recorded import Recorded
 from stackscope.tui.source import Loading, Status
 
 if TYPE_CHECKING:
@@ -67,6 +66,8 @@ class Runner:
         self._recorded: Path | None = None
         """What was being recorded when the engine ended."""
         self._is_recording_wanted = options.output.record
+        self._recording_asks: deque[bool] = deque()
+        """What was asked and is not done yet."""
         self._is_text_wanted = False
         self._logged: list[AnyRecord] = []
         """What was logged before there was a header."""
@@ -86,7 +87,8 @@ class Runner:
         """Requests that ran to their end, in the session that runs or ran last."""
         self.n_sessions = 1
         """One more for each time that the engine was started again."""
-        self.recordings: Final[list[Path]] = []
+        self._recorded_to = Recorded(options.output)
+        self.recordings: Final = self._recorded_to.paths
         """Files that were written, oldest first."""
         self.wake: Callable[[], None] = lambda: None
         """Called when there is a wish. Set by whoever owns the feed."""
@@ -167,6 +169,10 @@ class Runner:
         recorder = self._recorder
         return None if recorder is None else recorder.path
 
+    @property
+    def is_recording_asked(self) -> bool:
+        return self._recording_asks[-1] if self._recording_asks else self._recorder is not None
+
     def reconfigure(self, changes: Mapping[str, Setting]) -> str | None:
         return self._ask(lambda: self._change(changes, wire.reconfigure(changes)))
 
@@ -184,7 +190,11 @@ class Runner:
         return self._ask(lambda: self._send(wire.Cancel(request=request)))
 
     def record(self, *, is_wanted: bool) -> str | None:
-        return self._ask(self._begin_recording if is_wanted else self._end_recording)
+        self._recording_asks.append(is_wanted)
+        refusal = self._ask(lambda: self._record(is_wanted=is_wanted))
+        if refusal is not None:
+            self._recording_asks.pop()
+        return refusal
 
     def show_text(self, *, is_wanted: bool) -> str | None:
         self._is_text_wanted = is_wanted
@@ -234,15 +244,12 @@ class Runner:
 
     def _start(self) -> None:
         """Start the engine process, after whatever can be refused without it."""
-        from stackscope.session.writer import check_destination
         from stackscope.workload import check
 
         if self._facts is None:
             self._facts = check.check(self._workload)
         if self._is_recording_wanted:
-            where = self._destination()
-            if where is not None:
-                check_destination(where)
+            self._recorded_to.check(self._workload, self._config)
         self._process = self._start_process(self._config, self._workload)
 
     def _start_engine(self, config: EngineConfig, workload: WorkloadSpec) -> EngineProcess:
@@ -293,7 +300,7 @@ class Runner:
         assert self._process is not None
         assert self._facts is not None
         header = header_of(self._process, self._workload, self._facts, notes=self._notices)
-        recorder = self._open_recording(header) if self._is_recording_wanted else None
+        recorder = self._recorded_to.open(header, self._workload, self._config) if self._is_recording_wanted else None
         self._process.begin(header, recorder)
         self._recorder, self._recording_began_ns = recorder, self._process.now_ns()
         self._sampler = start_sampler(self._process, recorder_cpu_ns=self._recorder_cpu_ns)
@@ -357,30 +364,21 @@ class Runner:
         recorder = self._recorder
         return None if recorder is None else recorder.cpu_ns
 
-    def _destination(self) -> Destination | None:
-        output = msgspec.structs.replace(self._options.output, record=True)
-        where = place_of_recording(output, self._workload, self._config, started=datetime.now().astimezone())
-        if where is not None and self.recordings:
-            # A file of the user's choice is the first one; those after it get a number.
-            where = Destination(path=where.path, is_chosen=False)
-        return where
-
-    def _open_recording(self, header: Header) -> SessionWriter | None:
-        from stackscope.session.writer import open_recording
-
-        where = self._destination()
-        if where is None:
-            return None
-        recorder = open_recording(where, header)
-        self.recordings.append(recorder.path)
-        return recorder
+    def _record(self, *, is_wanted: bool) -> None:
+        try:
+            if is_wanted:
+                self._begin_recording()
+            else:
+                self._end_recording()
+        finally:
+            self._recording_asks.popleft()
 
     def _begin_recording(self) -> None:
         self._is_recording_wanted = True
         self._has_recording_failed = False
         if self._process is None or self._recorder is not None:
             return
-        recorder = self._open_recording(self._process.header_now())
+        recorder = self._recorded_to.open(self._process.header_now(), self._workload, self._config)
         self._process.record_to(recorder)
         self._recorder, self._recording_began_ns = recorder, self._process.now_ns()
 

@@ -259,6 +259,19 @@ def test_what_can_be_refused_without_an_engine_starts_none(driven: Callable[...,
     assert one.runner.now_ns() == 0
 
 
+def test_two_quick_presses_are_two_presses(driven: Callable[..., Driven]) -> None:
+    one = driven().running()
+    runner = one.runner
+    states = []
+    for _ in range(3):  # As the application asks, without waiting for what became of it.
+        runner.record(is_wanted=not runner.is_recording_asked)
+        states.append(runner.is_recording_asked)
+    assert states == [False, True, False]
+    one.until(lambda status: status.recording is None)
+    assert len(runner.recordings) == 2
+    assert not runner.is_recording_asked
+
+
 def test_a_disk_that_fills_up_is_told_and_the_run_goes_on(driven: Callable[..., Driven]) -> None:
     one = driven().running()
     path = one.runner.recording

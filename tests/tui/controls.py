@@ -28,6 +28,10 @@ class FakeControl:
     def recording(self) -> Path | None:
         return self._recording
 
+    @property
+    def is_recording_asked(self) -> bool:
+        return self._recording is not None
+
     def _obey(self, **what: Setting) -> str | None:
         if self.refusal is None:
             self.asked.append(what)
