@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.analysis.ledger import Ledger
+from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.design import Design, times_of
 from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
 from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
 from stackscope.analysis.timing.separating import unknown_of
 from stackscope.analysis.timing.shapes import Shape
+from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.timing.solving import Data, Prior
     from stackscope.records import Ceilings, StepRecord
     from stackscope.toggles import EngineConfig
@@ -60,12 +62,24 @@ class Fit:
         key = conditions_of(config)
         known = self._known.pop(key, None)
         if known is None or known.pricing.target is not pricing.target or known.pricing.draft is not pricing.draft:
-            base = None if before is None or not before.is_useful else before.model(self._models())
-            known = _Conditions(config, pricing, self._ceilings(config), base, is_gpu=self._on_gpu(config))
+            known = self._begun(config, pricing, before)
         known.config = config
         self._known[key] = self._current = known
         while len(self._known) > MOST_CONDITIONS:
             del self._known[next(iter(self._known))]
+
+    def _begun(self, config: EngineConfig, pricing: Pricing, before: _Conditions | None) -> _Conditions:
+        """A configuration that no steps were seen of: what its own calibration says, else what others can say of it."""
+        is_gpu = self._on_gpu(config)
+        ceilings = self._ceilings(config)
+        base = None
+        if ceilings is None and before is not None and before.is_useful:
+            base = before.model(self._models(), self._all)
+        elif ceilings is None:
+            near = next((one for one in self._all if one.conditions.names_model(config)), None)
+            base = None if near is None else _calibrated(near, config, pricing, is_gpu=is_gpu)
+        rates = next(iter(self._all), None)
+        return _Conditions(config, pricing, ceilings, base, rates=rates, is_gpu=is_gpu)
 
     def add(self, steps: Iterable[StepRecord]) -> None:
         """Learn from steps of the configuration in force. Aborted steps are left out, and those without a forward."""
@@ -105,12 +119,15 @@ class _Conditions:
     """Steps of one configuration, and the model made of them."""
 
     def __init__(
-        self, config: EngineConfig, pricing: Pricing, ceilings: Ceilings | None, base: TimeModel | None, *, is_gpu: bool
-    ) -> None:
+        self, config: EngineConfig, pricing: Pricing, ceilings: Ceilings | None, base: TimeModel | None = None, *,
+        rates: Ceilings | None = None, is_gpu: bool,
+    ) -> None:  # fmt: skip
+        """`base` says something of another configuration, `rates` of the machine."""
         self.config = config
         self.pricing = pricing
         self.last: TimeModel | None = None
         self._ceilings = ceilings
+        self._rates = rates
         self._is_gpu = is_gpu
         self._design = Design(config, pricing, is_gpu=is_gpu)
         self._sampled = Sampled()
@@ -175,9 +192,9 @@ class _Conditions:
         given: tuple[tuple[Prior, Data], ...]
         seen = seen_by(self._ceilings)
         if self._base is not None:
-            given, origin = learned_before(self._base.beliefs, self._design), self._base.beliefs[0].origin
+            given, origin = learned_before(self._base.beliefs), self._base.beliefs[0].origin
         else:
-            given = priors(self._design, self.config, self._ceilings)
+            given = priors(self._design, self.config, self._ceilings, rates=self._rates)
         learned: Learned = learn(given, self._sampled.all(), origin=origin, seen=seen)
         unknown = unknown_of(learned, given, self._design, self._ceilings)
         return TimeModel(
@@ -187,10 +204,21 @@ class _Conditions:
         )  # fmt: skip
 
 
-def config_of(ceilings: Ceilings, config: EngineConfig) -> EngineConfig:
-    """A configuration like this one, under the conditions of ceilings. The model's path is the configuration's."""
+def _calibrated(ceilings: Ceilings, config: EngineConfig, pricing: Pricing, *, is_gpu: bool) -> TimeModel | None:
+    """What ceilings of the same model under other conditions say by themselves. `None`: they contradict it."""
     c = ceilings.conditions
-    return msgspec.structs.replace(
+    theirs = msgspec.structs.replace(
         config, kv_type_k=c.kv_type_k, kv_type_v=c.kv_type_v, flash_attention=c.flash_attention,
         unified_kv=c.unified_kv, swa_full=c.swa_full, threads=c.threads,
     )  # fmt: skip
+    if placement(theirs) != c.placement or pricing.target is None:
+        return None
+    try:
+        target, draft = (
+            None if ledger is None else Ledger(ledger.model, theirs.kv_type_k, theirs.kv_type_v)
+            for ledger in (pricing.target, pricing.draft)
+        )
+    except ValueError:
+        return None
+    made = _Conditions(theirs, Pricing(target, draft, c.threads), ceilings, is_gpu=is_gpu)
+    return made.model({}, (ceilings,))

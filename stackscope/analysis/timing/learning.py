@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from stackscope.analysis.timing import beliefs as believed
@@ -57,15 +58,22 @@ class Learned(NamedTuple):
     """CPU share that the engine's threads mostly had. `None`: not known."""
 
 
-def priors(design: Design, config: EngineConfig, ceilings: Ceilings | None) -> tuple[tuple[Prior, Data], ...]:
-    """What is believed of each block, and measured, before any step."""
-    target = believed.prior(design.target, ceilings)
+def priors(
+    design: Design, config: EngineConfig, ceilings: Ceilings | None, *, rates: Ceilings | None = None
+) -> tuple[tuple[Prior, Data], ...]:
+    """What is believed of each block, and measured, before any step.
+
+    `rates`: ceilings of another model on the same machine, of which only the rates count.
+    """
+    rates = ceilings or rates
+    target = believed.prior(design.target, ceilings or _rates_only(rates))
     measured = NO_DATA
     if ceilings is not None:
         measured = believed.calibration(design.target, (*ceilings.forwards, *ceilings.contexts))
     model = design.target.ledger.model
     sample = _plain("sample", {"output": 2_000.0 + _ARGMAX_NS * model.vocabulary})
-    return (target, measured), _draft_prior(design, config, ceilings), (sample, NO_DATA), (_plain("host"), NO_DATA)
+    draft = _draft_prior(design, config, rates)
+    return (target, measured), draft, (sample, NO_DATA), (_plain("host"), NO_DATA)
 
 
 def _plain(block: str, known: dict[str, float] | None = None) -> Prior:
@@ -95,8 +103,6 @@ def _draft_prior(design: Design, config: EngineConfig, ceilings: Ceilings | None
 
 def _rates_only(ceilings: Ceilings | None) -> Ceilings | None:
     """Without what holds for the target's forwards alone."""
-    import msgspec
-
     if ceilings is None:
         return None
     return msgspec.structs.replace(ceilings, fixed_ns=None, context_ns_per_token=None)
@@ -171,9 +177,8 @@ def seen_by(ceilings: Ceilings | None) -> Seen:
     return Seen(rows, max([time.cached for time in ceilings.contexts], default=0))
 
 
-def learned_before(beliefs: Sequence[Belief], design: Design) -> tuple[tuple[Prior, Data], ...]:
+def learned_before(beliefs: Sequence[Belief]) -> tuple[tuple[Prior, Data], ...]:
     """What was derived from another configuration, as something to begin with."""
-    del design
     given: list[tuple[Prior, Data]] = []
     for belief in beliefs:
         sd = np.maximum(belief.sd, 0.05 * belief.mean + 1e-3)
