@@ -1,0 +1,241 @@
+"""Gathers evidence from records as they come: a sink with a window of some seconds, a few microseconds per step."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope.analysis.diagnosis import predicted
+from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load
+from stackscope.analysis.diagnosis.machine import MachineWatch
+from stackscope.analysis.diagnosis.predicted import Reference, Sample
+from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
+from stackscope.analysis.live.standing import Standing
+from stackscope.analysis.live.sums import end_times
+from stackscope.records import (
+    ConfigEvent,
+    HardwareSample,
+    Header,
+    PrefixShadow,
+    Probe,
+    RequestRecord,
+    StepRecord,
+)
+
+if TYPE_CHECKING:
+    from stackscope.analysis.timing.model import TimeModel
+    from stackscope.records import AnyRecord
+
+BUCKET_NS: Final = 500_000_000
+WINDOW_NS: Final = 8_000_000_000
+"""What evidence is of: longer than a prompt takes, shorter than a reader's patience."""
+LONGEST_NS: Final = 60_000_000_000
+LEAST_FORWARDS: Final = 12
+"""The window is longer, up to a minute, where so many forwards take longer."""
+MOST_PENDING: Final = 256
+MOST_SAMPLED: Final = 2
+"""Steps of each kind that a bucket keeps whole, for the time model."""
+SHADOW_NS: Final = 60_000_000_000
+"""Admissions are rare: cache and requests are looked at over the last minute."""
+
+
+class Bucket(msgspec.Struct):
+    """Half a second of steps."""
+
+    ends_ns: int
+    epoch: int
+    tally: Tally
+    plain: list[Sample]
+    """Some of its steps: those in which nothing was prefilled, and the others."""
+    mixed: list[Sample]
+
+
+class Gatherer:
+    """Takes the records of a session in the order of their time. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, header: Header | None) -> None:
+        self._standing = Standing(header)
+        self._pending: list[StepRecord] = []
+        self._buckets: deque[Bucket] = deque()
+        self._last: tuple[int, int] | None = None
+        """(number, end) of the last step that was added."""
+        self._machine = MachineWatch()
+        self._requests: deque[RequestRecord] = deque(maxlen=256)
+        self._shadows: deque[PrefixShadow] = deque(maxlen=256)
+        self._draft_model = None if header is None else header.draft_model
+        self._model = None if header is None else header.model
+        self._reference = Reference()
+        self._names_slots = header is None or header.source != "attach" or "slots" in header.capabilities
+
+    def write(self, record: AnyRecord) -> None:
+        """Take the next record. A header begins a session anew."""
+        if isinstance(record, StepRecord):
+            self._pending.append(record)
+            if len(self._pending) >= MOST_PENDING:
+                self.catch_up()
+            return
+        match record:
+            case RequestRecord():
+                self._requests.append(record)
+            case HardwareSample():
+                self._machine.sample(record)
+            case Probe():
+                self._machine.probe(record)
+            case PrefixShadow() if record.capacity_tokens is None:
+                self._shadows.append(record)
+            case ConfigEvent() if record.kind != "refused":
+                self.catch_up()
+                self._change(record)
+            case Header():
+                self._begin(record)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Nothing is held that needs releasing; evidence stays available."""
+
+    def _change(self, event: ConfigEvent) -> None:
+        self._standing.change(event)
+        if event.model is not None:
+            self._model = event.model
+        if "draft_model" in event.changes:
+            self._draft_model = event.draft_model
+
+    def catch_up(self) -> None:
+        """Add up what is pending."""
+        if not self._pending:
+            return
+        steps, self._pending = self._pending, []
+        ends = end_times(steps)
+        at = 0
+        for epoch, some in groupby(steps, attrgetter("epoch")):
+            n = len(list(some))
+            self._add(steps[at : at + n], ends[at : at + n], epoch)
+            at += n
+
+    def _add(self, steps: list[StepRecord], ends: list[int], epoch: int) -> None:
+        """Add steps of one epoch to the buckets in which they ended."""
+        threads = self._standing.pricing(epoch).threads
+        first = 0
+        while first < len(steps):
+            bucket = self._bucket(ends[first], epoch)
+            last = first + 1
+            while last < len(steps) and ends[last] < bucket.ends_ns:
+                last += 1
+            chosen = steps[first:last]
+            if self._last is not None:
+                n, ended_ns = self._last
+                if chosen[0].n == n + 1 and chosen[0].start_ns > ended_ns:
+                    bucket.tally.idle += chosen[0].start_ns - ended_ns
+            add_steps(bucket.tally, chosen, ends[first:last], threads)
+            predicted.keep(bucket.plain, bucket.mixed, chosen, MOST_SAMPLED)
+            self._last = chosen[-1].n, ends[last - 1]
+            first = last
+        self._forget(ends[-1])
+
+    def _bucket(self, end_ns: int, epoch: int) -> Bucket:
+        if self._buckets:
+            newest = self._buckets[-1]
+            if newest.epoch == epoch and end_ns < newest.ends_ns:
+                return newest
+        bucket = Bucket((end_ns // BUCKET_NS + 1) * BUCKET_NS, epoch, Tally(), [], [])
+        self._buckets.append(bucket)
+        return bucket
+
+    def _forget(self, now_ns: int) -> None:
+        while self._buckets and self._buckets[0].ends_ns < now_ns - LONGEST_NS:
+            self._buckets.popleft()
+
+    def evidence(self, now_ns: int, model: TimeModel | None) -> Evidence:
+        """What is known of the last seconds, up to now, under the configuration in force.
+
+        `model` is the newest time model. One that was learned while the machine was disturbed does not take the place
+        of one from calmer times.
+        """
+        self.catch_up()
+        chosen = self._window(now_ns)
+        tally = total([bucket.tally for bucket in chosen])
+        since_ns = chosen[0].ends_ns - BUCKET_NS if chosen else now_ns
+        cpu_share = tally.cpu / tally.thread_time if tally.thread_time else None
+        machine = self._machine.machine(since_ns - BUCKET_NS, cpu_share)
+        standing, epoch = self._standing, chosen[-1].epoch if chosen else self._standing.epoch
+        pricing = standing.pricing(epoch)
+        is_calm = self._reference.update(model, standing.config, pricing, is_calm=machine.is_calm)
+        header, limits = standing.header, standing.limits
+        ceilings = None if header is None else header.ceilings
+        facts = predicted.facts(self._reference, chosen, tally, pricing, limits, ceilings)
+        return Evidence(
+            at_ns=now_ns,
+            steps=tally.steps,
+            forwards=tally.forwards,
+            times=tally.times,
+            is_reference_calm=is_calm,
+            machine=machine,
+            load=self._load(tally, now_ns),
+            cache=self._cache(now_ns, tally),
+            config=standing.config,
+            model=self._model,
+            draft_model=self._draft_model,
+            library=None if header is None else header.library,
+            settling=tally.settling / tally.steps if tally.steps else 0.0,
+            **facts,
+        )
+
+    def _window(self, now_ns: int) -> list[Bucket]:
+        """The newest buckets of one epoch: some seconds, or more where forwards are slow."""
+        chosen: list[Bucket] = []
+        forwards = 0
+        for bucket in reversed(self._buckets):
+            is_old = bucket.ends_ns <= now_ns - WINDOW_NS
+            if bucket.ends_ns <= now_ns - LONGEST_NS or (is_old and forwards >= LEAST_FORWARDS):
+                break
+            if chosen and bucket.epoch != chosen[-1].epoch:
+                break
+            chosen.append(bucket)
+            forwards += bucket.tally.forwards
+        chosen.reverse()
+        return chosen
+
+    def _load(self, tally: Tally, now_ns: int) -> Load:
+        if not self._names_slots or tally.busy == 0:
+            return Load()
+        lately = [request for request in self._requests if request.finished_ns > now_ns - SHADOW_NS]
+        waits = [request.admitted_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
+        lives = [request.finished_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
+        in_system = tally.queue_time + tally.busy_slot_time
+        return Load(
+            queue=tally.queue_time / tally.busy,
+            slots_busy=tally.busy_slot_time / tally.busy,
+            slots=tally.slot_time / tally.busy,
+            waiting=tally.waiting / tally.busy,
+            wait_share=tally.queue_time / in_system if in_system else None,
+            full=tally.full / tally.waiting if tally.waiting else None,
+            wait_of_finished=sum(waits) / sum(lives) if sum(lives) > 0 else None,
+            finished=len(lives),
+        )
+
+    def _cache(self, now_ns: int, tally: Tally) -> CacheUse:
+        """Of the last minute, as far as its steps are kept; what happened in the window, of that."""
+        epoch = self._buckets[-1].epoch if self._buckets else 0
+        lately = total([b.tally for b in self._buckets if b.epoch == epoch and b.ends_ns > now_ns - SHADOW_NS])
+        shadows = [s for s in self._shadows if s.epoch == epoch and s.at_ns > now_ns - SHADOW_NS]
+        looked_up = sum([shadow.lookup_tokens for shadow in shadows])
+        unlimited = None
+        if looked_up > 0:
+            found = sum([shadow.useful_hit_tokens for shadow in shadows])
+            unlimited = found / looked_up * lately.lookup_tokens
+        return CacheUse(
+            lookup_tokens=lately.lookup_tokens,
+            hit_tokens=lately.hit_tokens,
+            useful_hit_tokens=lately.useful_hit_tokens,
+            evicted_blocks=lately.evicted_blocks,
+            preempted=tally.preempted,
+            unlimited_tokens=unlimited,
+        )

@@ -1,0 +1,238 @@
+"""Names what limits, or says why nothing is named; a name stands until another has led for a while.
+
+In this order: what requests wait for, what is lost, what the work needs. Within one kind, a name needs a share of at
+least 35 %, or a lead of ten points, and a finding that is confirmed. None is named while more than a tenth of the time
+is unexplained, or before enough forwards have run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis.diagnosis.judge import Judged, judge
+from stackscope.analysis.diagnosis.notes import notes
+from stackscope.records import Cause, Finding
+
+if TYPE_CHECKING:
+    from stackscope.analysis.diagnosis.evidence import Evidence
+
+LEAST_SHARE: Final = 0.35
+LEAST_LEAD: Final = 0.10
+MOST_UNEXPLAINED: Final = 0.10
+LEAST_FORWARDS: Final = 8
+MOST_IDLE: Final = 0.50
+"""An engine that has nothing to do for longer than this is limited by nothing."""
+TOGETHER: Final = 0.50
+"""Two causes that cannot be told apart are named together if they take this much."""
+APART: Final = 0.05
+"""Shares that differ by less cannot be told apart."""
+MOST_SETTLING: Final = 0.25
+HOLD_NS: Final = 2_000_000_000
+"""How long another name must lead before it takes over."""
+SHORT_HOLD_NS: Final = 1_000_000_000
+"""The same where it has left the name that stands far behind."""
+FAR: Final = 3.0
+"""Times the share of the name that stands."""
+
+
+class NameChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict has changed: an event. `None` is no name."""
+
+    at_ns: int
+    before: Cause | None
+    after: Cause | None
+    sentence: str
+    """Why: the claim of the new finding, or why nothing is named."""
+
+
+class Naming(msgspec.Struct, frozen=True, kw_only=True):
+    """What limits now."""
+
+    at_ns: int = 0
+    name: Cause | None = None
+    share: float | None = None
+    """Of the wall time; of requests' time for `queueing`, and of both together for `co-limited`."""
+    finding: Finding | None = None
+    """What speaks for the name, confirmed."""
+    together: tuple[Finding, ...] = ()
+    """The two of `co-limited`."""
+    sentence: str = "no step has run yet"
+    """The claim, or why nothing is named."""
+    rejected: tuple[Finding, ...] = ()
+    """All other causes: those that take time too, largest first, then those that do not apply, each with its reason."""
+    shares: tuple[tuple[str, float], ...] = ()
+    """Of the wall time by cause, `idle` and `unexplained` included; they sum to 1. Largest first."""
+    unexplained: float | None = None
+    since_ns: int | None = None
+    previous: Cause | None = None
+    """What was named before."""
+    change: NameChange | None = None
+    """The verdict changed with this one."""
+    notes: tuple[str, ...] = ()
+    """What has to be said beside it: what looks like a fault and is none."""
+
+
+class Choice(NamedTuple):
+    """What one window by itself would be called."""
+
+    name: Cause | None
+    share: float | None
+    finding: Finding | None
+    together: tuple[Finding, ...]
+    sentence: str
+    is_refusal: bool
+    """Nothing may be named now, whatever stood before."""
+
+
+def choose(evidence: Evidence, judged: Judged) -> Choice:
+    """The name of a window by itself, without what was named before."""
+    refusal = _refusal(evidence, judged)
+    if refusal is not None:
+        return _nothing(refusal, is_refusal=True)
+    waits, losses, needs = judged.of_kind("wait"), judged.of_kind("loss"), judged.of_kind("need")
+    for finding in waits:
+        if finding.is_confirmed and (finding.share or 0.0) >= LEAST_SHARE:
+            return _named(finding)
+    loss = _leader(losses)
+    if loss is not None:
+        return _named(loss)
+    idle = judged.share_of("idle")
+    largest = max([share for name, share in judged.shares if name not in ("idle", "unexplained")], default=0.0)
+    if idle >= MOST_IDLE or (idle >= LEAST_SHARE and idle > largest):
+        return _nothing(f"nothing limits: the engine waits for requests for {units.percent(idle)} of the time")
+    return _needed(judged, needs)
+
+
+def _refusal(evidence: Evidence, judged: Judged) -> str | None:
+    """Why nothing can be said at all. `None`: something can."""
+    if evidence.steps == 0 or evidence.times.wall <= 0.0:
+        return "no step has run in the last seconds"
+    if evidence.forwards < LEAST_FORWARDS and evidence.times.idle < MOST_IDLE * evidence.times.wall:
+        return f"{units.counted(evidence.forwards, 'forward')} so far, too few to name anything"
+    if judged.unexplained > MOST_UNEXPLAINED:
+        return f"{units.percent(judged.unexplained)} of the time is unexplained, too much to name anything"
+    if evidence.settling > MOST_SETTLING:
+        return "the after-effects of a change are still being paid"
+    return None
+
+
+def _leader(findings: list[Finding]) -> Finding | None:
+    """The confirmed finding that leads those of its kind clearly."""
+    if not findings or not findings[0].is_confirmed:
+        return None
+    first = findings[0].share or 0.0
+    second = (findings[1].share or 0.0) if len(findings) > 1 else 0.0
+    return findings[0] if first >= LEAST_SHARE or first - second >= LEAST_LEAD else None
+
+
+def _needed(judged: Judged, needs: list[Finding]) -> Choice:
+    """The name among what the work needs; what has no name of its own competes as well."""
+    for name in ("forward, undivided", "fixed per forward"):
+        share = judged.share_of(name)
+        if not needs or share > (needs[0].share or 0.0):
+            what = "the forward, which no time model divides yet" if name[:7] == "forward" else f"what is {name}"
+            return _nothing(f"{what}, is most of the time ({units.percent(share)}); no cause can be named for it")
+    first, *others = needs
+    share = first.share or 0.0
+    second = (others[0].share or 0.0) if others else 0.0
+    if others and share - second < APART and share + second >= TOGETHER:
+        if first.is_confirmed and others[0].is_confirmed:
+            return _co_limited(first, others[0])
+    elif not first.is_confirmed:
+        return _nothing(f"{first.cause} leads with {units.percent(share)} but is not confirmed: {first.against}")
+    elif share >= LEAST_SHARE or share - second >= LEAST_LEAD:
+        return _named(first)
+    two = [f"{finding.cause} {units.percent(finding.share)}" for finding in needs[:2]]
+    return _nothing(f"nothing dominates: {', '.join(two)}")
+
+
+def _nothing(why: str, *, is_refusal: bool = False) -> Choice:
+    return Choice(None, None, None, (), why, is_refusal)
+
+
+def _named(finding: Finding) -> Choice:
+    return Choice(finding.cause, finding.share, finding, (), finding.claim, False)
+
+
+def _co_limited(first: Finding, second: Finding) -> Choice:
+    share = (first.share or 0.0) + (second.share or 0.0)
+    both = Finding(
+        cause="co-limited",
+        share=share,
+        is_confirmed=True,
+        claim=f"{first.cause} ({units.percent(first.share)}) and {second.cause} ({units.percent(second.share)}) limit "
+        "together: they cannot be told apart",
+        evidence=(first.claim, second.claim, *first.evidence[:2], *second.evidence[:2]),
+        counterfactual=f"{first.cause}: {first.counterfactual}; {second.cause}: {second.counterfactual}",
+        falsifier="making one of the two cheaper gains as much as both shares",
+    )
+    return Choice("co-limited", share, both, (first, second), both.claim, False)
+
+
+class Namer:
+    """Follows the evidence. What is named changes only after another choice has stood for two seconds."""
+
+    def __init__(self) -> None:
+        self._shown = _nothing("no step has run yet")
+        self._since_ns: int | None = None
+        self._previous: Cause | None = None
+        self._candidate: Cause | None = None
+        self._candidate_since_ns: int | None = None
+
+    def update(self, evidence: Evidence) -> Naming:
+        """Take the evidence of the last seconds, at times that do not go back."""
+        judged = judge(evidence)
+        choice = choose(evidence, judged)
+        change = self._follow(evidence.at_ns, choice)
+        return self._naming(evidence, judged, change)
+
+    def _follow(self, at_ns: int, choice: Choice) -> NameChange | None:
+        """Decide what is shown from now on; the change, if the name did."""
+        shown = self._shown
+        if choice.name == shown.name:
+            self._shown, self._candidate_since_ns = choice, None
+            return None
+        if choice.is_refusal:
+            self._candidate_since_ns = None
+            return self._change(at_ns, at_ns, choice)
+        if self._candidate_since_ns is None or choice.name != self._candidate:
+            self._candidate, self._candidate_since_ns = choice.name, at_ns
+        is_far = choice.share is not None and shown.share is not None and choice.share >= FAR * shown.share
+        if at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS):
+            if shown.name is None:
+                why = "two seconds of steps are needed" if not shown.is_refusal else shown.sentence
+                self._shown = _nothing(why, is_refusal=shown.is_refusal)
+            return None
+        since_ns, self._candidate_since_ns = self._candidate_since_ns, None
+        return self._change(at_ns, since_ns, choice)
+
+    def _change(self, at_ns: int, since_ns: int, choice: Choice) -> NameChange:
+        before = self._shown.name
+        if before is not None:
+            self._previous = before
+        self._shown, self._since_ns = choice, since_ns
+        return NameChange(at_ns=at_ns, before=before, after=choice.name, sentence=choice.sentence)
+
+    def _naming(self, evidence: Evidence, judged: Judged, change: NameChange | None) -> Naming:
+        shown = self._shown
+        mine = {finding.cause for finding in shown.together} | {shown.name}
+        others = [finding for finding in judged.findings if finding.cause not in mine]
+        others.sort(key=lambda finding: (finding.claim == "", -(finding.share or 0.0)))
+        return Naming(
+            at_ns=evidence.at_ns,
+            name=shown.name,
+            share=shown.share,
+            finding=shown.finding,
+            together=shown.together,
+            sentence=shown.sentence,
+            rejected=tuple(others),
+            shares=judged.shares,
+            unexplained=judged.unexplained if judged.shares else None,
+            since_ns=self._since_ns,
+            previous=self._previous,
+            change=change,
+            notes=notes(evidence),
+        )

@@ -1,0 +1,311 @@
+"""What the time model says of a window: terms, counterfactuals, and intervals, from some of its steps.
+
+Steps that prefill and steps that do not are sampled apart, and each kind is scaled to what all of its kind took: a few
+long prefills would else be in the sample or not, as chance has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stackscope.analysis.diagnosis.evidence import Batching, Roofs, Speculation, scaled, summed
+from stackscope.analysis.timing.shapes import Shape
+from stackscope.analysis.timing.terms import Terms
+from stackscope.records import Estimate, Ubatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.diagnosis.gather import Bucket
+    from stackscope.analysis.diagnosis.tally import Tally
+    from stackscope.analysis.ledgers import Pricing
+    from stackscope.analysis.timing.model import TimeModel
+    from stackscope.records import Ceilings, StepRecord
+    from stackscope.records.ceilings import Limits
+    from stackscope.toggles import EngineConfig
+
+DRAWS: Final = 100
+MOST_PLAIN: Final = 16
+MOST_MIXED: Final = 12
+"""Steps of either kind that the model is asked about: a step costs it about 80 µs, its counterfactual as much."""
+
+
+class Sample(NamedTuple):
+    """A step that is kept whole."""
+
+    n: int
+    shape: Shape
+    forward_ns: int
+    duration_ns: int
+    prompt_rows: int
+    """Rows of its sequences that were prefilled; the spans of the others follow."""
+    others: tuple[tuple[int, int], ...]
+    """(cached, new) of the sequences that were decoding."""
+
+
+class Costed(NamedTuple):
+    """A sampled step and what the model says of it."""
+
+    sample: Sample
+    terms: Terms
+    weight: float
+    """Steps like it that it stands for."""
+
+
+def keep(plain: list[Sample], mixed: list[Sample], steps: Sequence[StepRecord], most: int) -> None:
+    """Keep some steps with forwards, evenly from what there is, and no more than `most` of either kind."""
+    kinds: tuple[list[StepRecord], list[StepRecord]] = [], []
+    for step in steps:
+        if step.work and not step.aborted:
+            kinds[any(slot.phase == "prefill" for slot in step.work)].append(step)
+    for kept, found in zip((plain, mixed), kinds, strict=True):
+        stride = max(1, -(-len(found) // most))
+        for step in found[stride // 2 :: stride]:
+            if len(kept) == most:
+                kept[:] = kept[1::2]
+            kept.append(_sampled(step))
+
+
+def _sampled(step: StepRecord) -> Sample:
+    others = tuple([(slot.cached, slot.new) for slot in step.work if slot.phase != "prefill"])
+    prompt_rows = sum([slot.new for slot in step.work if slot.phase == "prefill"])
+    return Sample(step.n, Shape.of(step), step.phases.decode, step.duration_ns, prompt_rows, others)
+
+
+class Reference:
+    """The time model that stands for the undisturbed machine."""
+
+    def __init__(self) -> None:
+        self.model: TimeModel | None = None
+        self._is_calm = False
+        self._known: dict[int, Terms] = {}
+
+    def update(self, newest: TimeModel | None, config: EngineConfig | None, pricing: Pricing, *, is_calm: bool) -> bool:
+        """Take the newest model if the machine is calm now, or nothing better is there; whether what stands is calm."""
+        standing = self.model
+        if newest is None:
+            if standing is not None and standing.conditions != config:
+                self._take(None, is_calm=False)
+        elif standing is None or is_calm or not self._is_calm:
+            self._take(newest, is_calm=is_calm or newest.is_calibrated)
+        elif standing.conditions != newest.conditions:
+            derived = standing.under(newest.conditions, pricing)
+            self._take(newest if isinstance(derived, str) else derived, is_calm=not isinstance(derived, str))
+        return self._is_calm
+
+    def _take(self, model: TimeModel | None, *, is_calm: bool) -> None:
+        if model is not self.model:
+            self._known.clear()
+        self.model, self._is_calm = model, is_calm and model is not None and "starvation" not in model.unknown
+
+    def terms(self, sample: Sample) -> Terms:
+        """Of one sampled step."""
+        assert self.model is not None
+        known = self._known.get(sample.n)
+        if known is None:
+            if len(self._known) > 2_000:
+                self._known.clear()
+            known = self._known[sample.n] = self.model.terms(sample.shape)
+        return known
+
+
+def facts(
+    reference: Reference,
+    buckets: Sequence[Bucket],
+    tally: Tally,
+    pricing: Pricing,
+    limits: Limits,
+    ceilings: Ceilings | None,
+) -> dict[str, Any]:
+    """The fields of `Evidence` that come from model and ledger."""
+    plain = _some([sample for bucket in buckets for sample in bucket.plain], MOST_PLAIN)
+    mixed = _some([sample for bucket in buckets for sample in bucket.mixed], MOST_MIXED)
+    weights = _weight(plain, tally.pure), _weight(mixed, tally.mixed + tally.prefill_only)
+    found: dict[str, Any] = {
+        "roofs": _roofs(plain, mixed, weights, pricing, limits, ceilings),
+        "batching": _batching(tally, None),
+        "speculation": _speculation(tally, None),
+    }
+    model = reference.model
+    if model is None or not (plain or mixed):
+        return found
+    costed = [Costed(sample, reference.terms(sample), weights[0]) for sample in plain]
+    prefills = [Costed(sample, reference.terms(sample), weights[1]) for sample in mixed]
+    every = (*costed, *prefills)
+    attention, rows = _intervals(model, plain or mixed)
+    found.update(
+        terms=summed([scaled(one.terms, one.weight) for one in every]),
+        unknown=dict(model.unknown),
+        attention_share=attention,
+        rows_share=rows,
+        idle_resident_ns=sum([one.weight * _idle_part(one.sample) * one.terms.resident for one in every]),
+        prompt_terms=_prompt_terms(model, prefills),
+        batching=_batching(tally, _fragmented(model, every)),
+        speculation=_speculation(tally, _rounds(model, costed) if tally.drafted else None),
+    )
+    return found
+
+
+def _some(samples: list[Sample], most: int) -> list[Sample]:
+    """No more than so many, evenly from all."""
+    n = len(samples)
+    return samples if n <= most else [samples[(2 * i + 1) * n // (2 * most)] for i in range(most)]
+
+
+def _weight(samples: Sequence[Sample], all_ns: int) -> float:
+    """How many steps each stands for, by the time they took."""
+    kept = sum([sample.duration_ns for sample in samples])
+    return all_ns / kept if kept else 0.0
+
+
+def _intervals(model: TimeModel, samples: Sequence[Sample]) -> tuple[Estimate, Estimate]:
+    """Shares of a typical step that come from cached tokens, and from rows beyond the first."""
+    typical = sorted(samples, key=lambda sample: sample.forward_ns)[len(samples) // 2].shape
+    fresh = tuple([(0, new) for _, new in typical.spans])
+    without = msgspec.structs.replace(typical, spans=fresh, cells=sum([new for _, new in fresh]), draft=())
+    single = Shape(spans=((0, 1),), outputs=1, passes=(Ubatch(1, 1),), cells=1)
+    whole = msgspec.structs.replace(typical, draft=())
+    drawn = model.draws([typical, whole, without, single], DRAWS)
+    return _estimate((drawn[:, 1] - drawn[:, 2]) / drawn[:, 0]), _estimate((drawn[:, 2] - drawn[:, 3]) / drawn[:, 0])
+
+
+def _estimate(shares: Any) -> Estimate:
+    low, value, high = np.quantile(shares, (0.05, 0.5, 0.95))
+    return Estimate(float(value), float(low), float(high))
+
+
+def _fragmented(model: TimeModel, costed: Sequence[Costed]) -> float:
+    """What passes beyond the fewest cost."""
+    lost = 0.0
+    for sample, terms, weight in costed:
+        shape = sample.shape
+        if len(shape.passes) > 1:
+            merged = msgspec.structs.replace(shape, passes=(Ubatch(shape.rows, shape.outputs),))
+            lost += weight * max(0.0, terms.forward - model.terms(merged).forward)
+    return lost
+
+
+def _prompt_terms(model: TimeModel, costed: Sequence[Costed]) -> Terms:
+    """What prompt rows take: whole steps of their own, and what they add to steps in which others decode."""
+    added = Terms()
+    for sample, terms, weight in costed:
+        alone = Terms()
+        if sample.others:
+            rows = sum([new for _, new in sample.others])
+            alone = model.terms(
+                msgspec.structs.replace(sample.shape, spans=sample.others, outputs=rows, passes=(Ubatch(rows, rows),))
+            )
+        pairs = zip(added, terms, alone, strict=True)
+        added = Terms(*[so_far + weight * max(0.0, both - other) for so_far, both, other in pairs])
+    return added
+
+
+def _idle_part(sample: Sample) -> float:
+    """Of the cells that its rows go through and that belong to other sequences, the share that belongs to none."""
+    spans, cells = sample.shape.spans, sample.shape.cells
+    idle = cells - sum([cached + new for cached, new in spans])
+    foreign = sum([new * (cells - cached - new) for cached, new in spans])
+    return min(1.0, idle * sample.shape.rows / foreign) if idle > 0 and foreign > 0 else 0.0
+
+
+class Rounds(NamedTuple):
+    """Steps without prefill, by the model: as they were, as if drafts cost nothing, and as if nothing were drafted."""
+
+    as_is: float
+    free: float
+    plain: float
+    steps: float
+
+
+def _rounds(model: TimeModel, costed: Sequence[Costed]) -> Rounds:
+    as_is = free = plain = steps = 0.0
+    for sample, terms, weight in costed:
+        shape = sample.shape
+        n = len(shape.spans)
+        without = Shape(
+            spans=tuple([(cached, 1) for cached, _ in shape.spans]), outputs=n, passes=(Ubatch(n, n),),
+            cells=shape.cells,
+        )  # fmt: skip
+        as_is += weight * terms.total
+        free += weight * (terms.total - terms.draft)
+        undrafted = model.terms(without)
+        plain += weight * (undrafted.total - undrafted.draft)
+        steps += weight
+    return Rounds(as_is, free, plain, steps)
+
+
+def _speculation(tally: Tally, rounds: Rounds | None) -> Speculation | None:
+    if tally.drafted == 0 or tally.pairs == 0:
+        return None
+    is_known = rounds is not None and rounds.plain > 0.0
+    return Speculation(
+        tokens_per_forward=tally.emitted / tally.pairs,
+        coverage=tally.verifications / tally.pairs,
+        acceptance=tally.accepted / tally.drafted,
+        drafted=tally.drafted,
+        wasted_rows=tally.wasted_rows / tally.verifications,
+        length=tally.drafted / tally.verifications,
+        break_even=rounds.as_is / rounds.plain if rounds is not None and is_known else None,
+        break_even_if_free=rounds.free / rounds.plain if rounds is not None and is_known else None,
+        round_ns=rounds.as_is / rounds.steps if rounds is not None and is_known else None,
+        plain_ns=rounds.plain / rounds.steps if rounds is not None and is_known else None,
+        wall_ns=tally.pure,
+    )
+
+
+def _batching(tally: Tally, fragmented: float | None) -> Batching:
+    forwards = max(1, tally.forwards)
+    return Batching(
+        rows=tally.rows,
+        outputs=tally.outputs,
+        prefill_rows=tally.prefill_rows,
+        decode_rows=tally.decode_rows,
+        passes=tally.passes,
+        least_passes=tally.least_passes,
+        fragmented_ns=fragmented,
+        mixed_steps=tally.mixed_steps,
+        mixed_ns=tally.mixed,
+        pure_steps=tally.pure_steps,
+        pure_ns=tally.pure,
+        prefill_ns=tally.prefill_only,
+        per_output_ns=tally.per_output_ns,
+        cached=tally.cached,
+        idle_cells=tally.idle_cells / forwards,
+        cells=tally.cells / forwards,
+    )
+
+
+def _roofs(
+    plain: Sequence[Sample],
+    mixed: Sequence[Sample],
+    weights: tuple[float, float],
+    pricing: Pricing,
+    limits: Limits,
+    ceilings: Ceilings | None,
+) -> Roofs:
+    bandwidth = None if limits.bandwidth is None else limits.bandwidth.value
+    compute = None if limits.compute is None else limits.compute.value
+    fits_cache = None if ceilings is None else ceilings.fits_cache
+    ledger = pricing.target
+    if ledger is None or not (plain or mixed):
+        return Roofs(bandwidth=bandwidth, compute=compute, fits_cache=fits_cache)
+    moved = weight_bytes = head = kv = flops = 0.0
+    for samples, weight in zip((plain, mixed), weights, strict=True):
+        if not samples:
+            continue
+        spans = [span for sample in samples for span in sample.shape.spans]
+        passes = [one for sample in samples for one in sample.shape.passes]
+        rows, outputs = sum([s.shape.rows for s in samples]), sum([s.shape.outputs for s in samples])
+        account = ledger.price(ledger.count_spans(spans, rows, outputs, passes))
+        moved += weight * account.total_bytes
+        weight_bytes += weight * account.weight_bytes
+        head += weight * account.exact.head_weights
+        kv += weight * account.kv_bytes
+        flops += weight * account.flops.total
+    return Roofs(
+        bytes=moved, weight_bytes=weight_bytes, head_bytes=head, kv_bytes=kv, flops=flops, bandwidth=bandwidth,
+        compute=compute, fits_cache=fits_cache,
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""The wall time of a window as slices that causes take their shares from, so that nothing is counted twice.
+
+The forward is measured as a whole; the time model says how it divides. What was measured beyond the prediction for a
+calm machine is `excess`: a cause that slows the machine may take it, and what none takes stays unexplained.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stackscope.analysis.diagnosis.evidence import Evidence
+
+FORWARD: Final = ("weights", "head", "compute", "attention", "resident", "fixed")
+HOST: Final = ("admit", "build", "commit", "emit")
+MEMORY: Final = ("weights", "head", "attention", "resident")
+"""Terms of the forward that are spent reading memory."""
+BUSY: Final = (*FORWARD, *HOST, "sample", "draft", "shadow")
+TOLERANCE: Final = 0.03
+"""A forward that takes this much longer than predicted is as predicted; the terms are scaled to fill it."""
+
+
+class Slices:
+    """What is left of each slice, in nanoseconds."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        times = evidence.times
+        self.wall: Final = times.wall
+        self.left: Final[dict[str, float]] = {
+            "idle": times.idle, "admit": times.admit, "build": times.build, "commit": times.commit, "emit": times.emit,
+            "shadow": times.shadow, "sample": times.sample, "draft": times.draft, "unexplained": times.other,
+            "excess": 0.0, "forward": 0.0,
+        }  # fmt: skip
+        self._taken: Final[dict[str, float]] = {}
+        self._divide(evidence)
+
+    def _divide(self, evidence: Evidence) -> None:
+        """Divide the measured forward by the model's terms. Without a model it stays whole."""
+        terms, measured = evidence.terms, evidence.times.forward
+        if terms is None or terms.forward <= 0.0:
+            self.left.update(dict.fromkeys(FORWARD, 0.0), forward=measured)
+            return
+        predicted = terms.forward
+        if measured > predicted * (1.0 + TOLERANCE):
+            # A machine whose undisturbed speed nobody has seen has no excess: that is all that is known of it.
+            self.left["excess"] = measured - predicted
+            factor = 1.0
+        else:
+            factor = measured / predicted
+        self.left.update({name: factor * getattr(terms, name) for name in FORWARD})
+
+    def take(self, cause: str, amount: float, names: Iterable[str]) -> float:
+        """Give a cause up to `amount` out of slices, one after the other; how much it got."""
+        got = 0.0
+        for name in names:
+            part = min(max(0.0, amount - got), self.left[name])
+            self.left[name] -= part
+            got += part
+        self._taken[cause] = self._taken.get(cause, 0.0) + got
+        return got
+
+    def take_evenly(self, cause: str, amount: float, names: Iterable[str]) -> float:
+        """Give a cause up to `amount` out of slices in proportion to what they have left; how much it got."""
+        chosen = tuple(names)
+        there = sum([self.left[name] for name in chosen])
+        share = min(1.0, max(0.0, amount) / there) if there > 0.0 else 0.0
+        got = 0.0
+        for name in chosen:
+            part = share * self.left[name]
+            self.left[name] -= part
+            got += part
+        self._taken[cause] = self._taken.get(cause, 0.0) + got
+        return got
+
+    def take_like(self, cause: str, amount: float, pattern: dict[str, float], names: Iterable[str]) -> float:
+        """Give a cause up to `amount`, divided over slices as the pattern is, as far as they have it; what they lack
+        comes from `names`, one after the other. How much it got."""
+        whole, got = sum(pattern.values()), 0.0
+        for name, part in pattern.items():
+            if whole > 0.0:
+                got += self.take(cause, amount * part / whole, (name,))
+        return got + self.take(cause, amount - got, names)
+
+    def taken(self, cause: str) -> float:
+        """What a cause has got so far."""
+        return self._taken.get(cause, 0.0)
+
+    def share(self, amount: float) -> float:
+        """Of the wall time; 0 of nothing."""
+        return min(1.0, amount / self.wall) if self.wall > 0.0 else 0.0
+
+    @property
+    def unexplained(self) -> float:
+        """Share of the wall time that nothing explains."""
+        return self.share(self.left["unexplained"] + self.left["excess"])
+
+    def shares(self) -> tuple[tuple[str, float], ...]:
+        """Every cause that took something, and what is left; they sum to 1 of any wall time. Largest first."""
+        if self.wall <= 0.0:
+            return ()
+        known = {name: ns / self.wall for name, ns in self._taken.items() if ns > 0.0}
+        rest = {LEFT[name]: 0.0 for name in self.left}
+        for name, ns in self.left.items():
+            rest[LEFT[name]] += max(0.0, ns) / self.wall
+        for name, share in rest.items():
+            if share > 0.0 or name == "unexplained":
+                known[name] = known.get(name, 0.0) + share
+        return tuple(sorted(known.items(), key=lambda item: -item[1]))
+
+
+LEFT: Final = {
+    "idle": "idle", "admit": "host scheduling", "build": "host scheduling", "commit": "host scheduling",
+    "emit": "host scheduling", "shadow": "shadows", "sample": "sampling", "draft": "draft overhead",
+    "unexplained": "unexplained", "excess": "unexplained", "forward": "forward, undivided",
+    "weights": "weight bandwidth", "head": "LM head", "compute": "compute", "attention": "KV and attention",
+    "resident": "KV and attention", "fixed": "fixed per forward",
+}  # fmt: skip
+"""What is left of a slice counts as this."""
