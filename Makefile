@@ -16,7 +16,8 @@ help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: setup ## Set up, then open the live screen on the bundled models (ARGS="--workload chat" adds options)
+run: setup ## Set up, measure the machine once, then open the live screen on the bundled models (ARGS="--workload chat")
+	@$(BIN)/stackscope calibrate --if-missing || true
 	@$(BIN)/stackscope live $(ARGS)
 
 .PHONY: test

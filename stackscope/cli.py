@@ -240,7 +240,13 @@ app.command()(replay)
 
 
 def calibrate(
-    full: bool = False, show: bool = False, json: bool = False, config: Path | None = None, **given: object
+    full: bool = False,
+    show: bool = False,
+    variants: bool = False,
+    if_missing: bool = False,
+    json: bool = False,
+    config: Path | None = None,
+    **given: object,
 ) -> None:
     """Measure what this machine does at most with a model: bandwidth, FLOP/s, and what forwards cost by their rows.
 
@@ -253,7 +259,10 @@ def calibrate(
         engine = resolve(given, config=config).engine
         from stackscope.commands.calibrate import calibrate as measure
 
-        raise typer.Exit(measure(engine, is_full=full, only_show=show, json=json))
+        status = measure(
+            engine, is_full=full, only_show=show, with_variants=variants, only_if_missing=if_missing, json=json
+        )
+        raise typer.Exit(status)
 
 
 def calibrate_parameters() -> list[inspect.Parameter]:
@@ -261,6 +270,10 @@ def calibrate_parameters() -> list[inspect.Parameter]:
     own = {
         "full": typer.Option(False, "--full", help="Measure for minutes: more row counts, deeper contexts."),
         "show": typer.Option(False, "--show", help="Show what was measured before, and its age."),
+        "variants": typer.Option(
+            False, "--variants", help="Measure the model's other files too: weights in more or fewer bits."
+        ),
+        "if_missing": typer.Option(False, "--if-missing", help="Measure only what was never measured here."),
         "json": typer.Option(False, "--json", help="Print JSON for machines."),
     }
     switches = [

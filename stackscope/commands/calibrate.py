@@ -16,6 +16,7 @@ from stackscope.experiments import protocol
 from stackscope.experiments.calibrate import calibrate as measure
 from stackscope.hardware import ceilings as cache
 from stackscope.launch import with_models
+from stackscope.model.variants import find_variants
 from stackscope.report import ceilings as report
 from stackscope.report import output
 
@@ -24,21 +25,50 @@ if TYPE_CHECKING:
     from stackscope.toggles import EngineConfig
 
 
-def calibrate(config: EngineConfig, *, is_full: bool = False, only_show: bool = False, json: bool = False) -> int:
-    """Measure, print and keep the ceilings of a configuration, or print what is kept. Raises `StackscopeError`."""
-    if is_full and only_show:
-        raise UsageError("--show measures nothing, and --full asks to.", remedy="Leave one out.")
+def calibrate(
+    config: EngineConfig,
+    *,
+    is_full: bool = False,
+    only_show: bool = False,
+    with_variants: bool = False,
+    only_if_missing: bool = False,
+    json: bool = False,
+) -> int:
+    """Measure, print and keep the ceilings of a configuration, or print what is kept. Raises `StackscopeError`.
+
+    `with_variants` does the same for the other files of the same model, and prints each in turn; `only_if_missing`
+    leaves out what is kept already, of any age and build, without a word.
+    """
+    if only_show and (is_full or with_variants or only_if_missing):
+        raise UsageError("--show measures nothing, and the other options ask to.", remedy="Leave --show out.")
     config = with_models(config)
     if only_show:
         return _show_kept(config, json=json)
     budget = protocol.FULL if is_full else protocol.QUICK
+    wanted = [config]
+    if with_variants:
+        others = [variant.path for variant in find_variants(config.model) if variant.path != config.model]
+        wanted += [msgspec.structs.replace(config, model=path) for path in others]
+    for each in wanted:
+        if not only_if_missing or not _kept(each):
+            _measure(each, budget, json=json)
+    return 0
+
+
+def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> None:
     notes = [found.problem for found in cache.known() if found.problem is not None]
     with _Progress(is_quiet=json) as progress:
         ceilings = measure(config, budget, progress=progress.take)
     if not cache.store(ceilings):
         notes.append("Those from a quiet machine are kept, and these are not.")
     _print(ceilings, notes, json=json)
-    return 0
+
+
+def _kept(config: EngineConfig) -> bool:
+    """Something was measured for the configuration on this machine."""
+    kept = [found.ceilings for found in cache.known() if found.ceilings is not None]
+    here = cache.machine()
+    return any(each.conditions.hold_for(config) and each.conditions.machine == here for each in kept)
 
 
 def _show_kept(config: EngineConfig, *, json: bool) -> int:

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from stackscope.errors import StackscopeError
+    from stackscope.model.variants import Variant
     from stackscope.tui.bindings import Scope
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
     from stackscope.tui.governor import Governor
     from stackscope.tui.pane import Pane
     from stackscope.tui.screens.sessions import SessionsScreen
-    from stackscope.tui.situation import Variant
     from stackscope.tui.source import Source
 
 NOTICE_S: Final = 6.0
@@ -215,7 +215,7 @@ class StackscopeApp(App[None]):
             self.run_worker(partial(self._read_variants, config.model), thread=True, exclusive=True, group="variants")
 
     def _read_variants(self, model: str) -> None:
-        from stackscope.tui.variants import find_variants
+        from stackscope.model.variants import find_variants
 
         worker = get_current_worker()
         found = find_variants(model, lambda: not worker.is_cancelled)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stackscope.analysis.live.snapshot import Event
+    from stackscope.model.variants import Variant
     from stackscope.records import ModelSummary
     from stackscope.toggles import EngineConfig, Setting
 
@@ -23,16 +24,6 @@ TRAFFIC: Final = ("concurrency", "rate")
 
 SIZES_A_CONTEXT: Final = frozenset({"slots", "draft_length", "token_budget"})
 """Live settings that the next context is sized by."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A file with the weights of the same model."""
-
-    path: str
-    label: str
-    """The type of its weights, or its name where that does not tell it apart."""
-    bytes: int
 
 
 @dataclass(frozen=True)

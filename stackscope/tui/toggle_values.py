@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from stackscope import units
 from stackscope.model.catalog import BUNDLED_FOLDER
-from stackscope.model.ftypes import split_type
 from stackscope.model.ggml_types import BY_NAME
+from stackscope.model.variants import weights_label
 from stackscope.toggles import KvType
 
 if TYPE_CHECKING:
@@ -130,12 +130,6 @@ def weights(now: Situation) -> tuple[Value, ...]:
             Value("others", refusal="It is not known yet what other variants there are.", is_cycled=False),
         )
     return (*values.values(), Value("others", refusal=_only_one(now), is_cycled=False))
-
-
-def weights_label(path: str) -> str:
-    """The type of weights that a file's name ends with, or else its name."""
-    stem = PurePath(path).stem
-    return split_type(stem)[1][1:].upper() or stem
 
 
 def _only_one(now: Situation) -> str:

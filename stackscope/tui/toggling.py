@@ -11,9 +11,9 @@ from stackscope.tui.toggles import BY_ID, Choice, Refusal, choices, next_choice
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.model.variants import Variant
     from stackscope.toggles import Setting
     from stackscope.tui.control import Control
-    from stackscope.tui.situation import Variant
     from stackscope.tui.toggles import Direction
 
 RECORDED: Final = "This is a recording: what ran in it cannot be switched any more."

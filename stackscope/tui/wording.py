@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
+from stackscope.model.variants import weights_label
 from stackscope.tui.lines import printable
-from stackscope.tui.toggle_values import weights_label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,11 +9,11 @@ import pytest
 
 from stackscope.analysis.live.snapshot import Effect, Event
 from stackscope.model.catalog import bundled_draft, bundled_target
+from stackscope.model.variants import Variant, find_variants
 from stackscope.toggles import EngineConfig, ToggleKind
-from stackscope.tui.situation import Refused, Situation, Variant, built_for, remembered
+from stackscope.tui.situation import Refused, Situation, built_for, remembered
 from stackscope.tui.toggles import BY_ID, TOGGLES, Choice, Refusal, awaited, choices, is_settling, next_choice, state
 from stackscope.tui.toggling import ENDED, LOADING, PATIENCE_STEPS, RECORDED, Said, Toggling
-from stackscope.tui.variants import find_variants
 from stackscope.tui.wording import spelled
 from tests.tui import sessions
 from tests.tui.controls import FakeControl

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 
 from stackscope.engine.sizing import resolve
 from stackscope.engine.wire import applied
+from stackscope.model.variants import Variant
 from stackscope.toggles import EngineConfig, KvType, Speculation
-from stackscope.tui.situation import TRAFFIC, Refused, Situation, Variant
+from stackscope.tui.situation import TRAFFIC, Refused, Situation
 from stackscope.tui.toggles import TOGGLES, Choice, Refusal, Toggle, cannot_run, choices, next_choice, state
 from tests.unit.record_builders import make_model
 

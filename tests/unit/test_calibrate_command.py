@@ -66,6 +66,40 @@ def own(**changes: object) -> Ceilings:
     return ceilings(conditions=msgspec.structs.replace(given, **changes))
 
 
+def test_what_is_there_is_not_measured_again(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    assert invoke("--if-missing")[0] == 0
+    assert len(measured) == 1  # Its answer is of another model: the bundled one stays missing.
+    cache.store(own())
+    assert invoke("--if-missing") == (0, "", "")
+    assert len(measured) == 1
+    cache.store(own(threads=1))
+    assert invoke("--if-missing", "--threads", "7")[0] == 0
+    assert measured[-1][0].threads == 7
+
+
+def test_variants_are_measured_after_the_model_itself(
+    measured: list[tuple[EngineConfig, protocol.Budget]], tmp_path: Path
+) -> None:
+    paths = [tmp_path / name for name in ("a-F16.gguf", "b-F16.gguf")]
+    for path in paths:
+        path.write_bytes(bundled_target().read_bytes())
+    code, out, _ = invoke("--variants", "--model", str(paths[1]), "--threads", "1")
+    assert code == 0
+    assert out.count("synthetic.gguf") == len(measured)
+    asked = [config.model for config, _ in measured]
+    assert asked[0] == str(paths[1])
+    assert set(asked) == {str(path) for path in (*paths, bundled_target())}
+    assert {config.threads for config, _ in measured} == {1}
+
+
+def test_showing_measures_nothing(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    for option in ("--full", "--variants", "--if-missing"):
+        code, _, err = invoke("--show", option)
+        assert code == 2
+        assert "--show measures nothing" in err
+    assert measured == []
+
+
 def test_options_reach_the_measurement(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
     code, out, err = invoke("--threads", "1", "--kv-type", "q8_0", "--full")
     assert (code, err) == (0, "")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from stackscope.errors import ModelFileError
 from stackscope.model.catalog import catalogue
-from stackscope.model.ftypes import name_of
+from stackscope.model.ftypes import name_of, split_type
 from stackscope.model.header import ArrayInFile, Header, read_header
-from stackscope.tui.situation import Variant
-from stackscope.tui.toggle_values import weights_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,8 +18,25 @@ if TYPE_CHECKING:
 Shape: TypeAlias = tuple[str, int, tuple[tuple[str, object], ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Architecture, length of the vocabulary, hyperparameters, and the shape of every tensor of the layers."""
 
+
+@dataclass(frozen=True)
+class Variant:
+    """A file with the weights of the same model."""
+
+    path: str
+    label: str
+    """The type of its weights, or its name where that does not tell it apart."""
+    bytes: int
+
+
 MOST_SIBLINGS: Final = 64
 """Files beside the model that are looked at: a folder of thousands is an archive."""
+
+
+def weights_label(path: str) -> str:
+    """The type of weights that a file's name ends with, or else its name."""
+    stem = PurePath(path).stem
+    return split_type(stem)[1][1:].upper() or stem
 
 
 def find_variants(model: Path | str, is_wanted: Callable[[], bool] = lambda: True) -> tuple[Variant, ...]:
