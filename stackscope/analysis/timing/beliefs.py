@@ -130,7 +130,7 @@ def prior(design: ForwardDesign, ceilings: Ceilings | None) -> Prior:
     likeness: list[Floats] = []
     for name, part in (("body", body), ("head", head)):
         likeness += _curve(mean, unsure, name, part)
-    likeness += _attention(mean, unsure, design, ceilings, general)
+    likeness += _attention(mean, unsure, design, general)
     sd = np.maximum(unsure * mean, 1e-3)
     return Prior(mean, sd, np.array(likeness), 0.1 if general.is_measured else 1.5)
 
@@ -157,20 +157,16 @@ def _curve(mean: Floats, unsure: Floats, name: str, part: Parts) -> list[Floats]
     return likeness
 
 
-def _attention(
-    mean: Floats, unsure: Floats, design: ForwardDesign, ceilings: Ceilings | None, general: Rates
-) -> list[Floats]:
+def _attention(mean: Floats, unsure: Floats, design: ForwardDesign, general: Rates) -> list[Floats]:
     """Fill in what cached tokens cost; which of it is alike."""
-    full = sum([group.flops_per_pair for group in design.ledger.groups if group.window is None])
     each = _MEGA * 1e9 / general.attention
     if design.is_gpu:
         mean[AT["pair.row"]], mean[AT["read"]] = each, _MEGA * 1e9 / general.read
         unsure[AT["read"]] = 0.5
-    elif ceilings is not None and ceilings.context_ns_per_token is not None and full > 0:
-        each = max(each / 20, _MEGA * ceilings.context_ns_per_token.value / full)
     flops_per_cell = _flops_per_cell(design)
     for regime in ("row", "split", "tile"):
         mean[AT[f"pair.{regime}"]] = each
+        unsure[AT[f"pair.{regime}"]] = 1.5
         mean[AT[f"scan.{regime}"]] = (0.3 if regime == "tile" else 0.05) * each * flops_per_cell
         unsure[AT[f"scan.{regime}"]] = 1.5
     mean[AT["state"]] = _MEGA * 1e9 / general.read

@@ -105,7 +105,7 @@ def _rates_only(ceilings: Ceilings | None) -> Ceilings | None:
     """Without what holds for the target's forwards alone."""
     if ceilings is None:
         return None
-    return msgspec.structs.replace(ceilings, fixed_ns=None, context_ns_per_token=None)
+    return msgspec.structs.replace(ceilings, fixed_ns=None)
 
 
 def learn(given: Sequence[tuple[Prior, Data]], steps: Sequence[Kept], *, origin: str, seen: Seen) -> Learned:

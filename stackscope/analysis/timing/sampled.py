@@ -38,14 +38,14 @@ class Kept(NamedTuple):
 
 
 def kind_of(step: StepRecord) -> Kind:
-    """Steps of one kind have the same rows, passes and drafts, and about the same context (within a factor of 1.4)."""
+    """Steps of one kind have the same rows, passes and drafts, and about the same context (within a factor of 2)."""
     rows = outputs = cached = 0
     for slot in step.work:
         rows += slot.new
         outputs += slot.outputs
         cached += slot.cached
     fine = rows if rows <= 64 else rows >> 4 << 4
-    return fine, min(outputs, 64), (cached * cached).bit_length(), len(step.ubatches), bool(step.draft)
+    return fine, min(outputs, 64), cached.bit_length(), len(step.ubatches), bool(step.draft)
 
 
 class Sampled:
