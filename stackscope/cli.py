@@ -391,3 +391,17 @@ explain.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     + [_named("json", typer.Option(False, "--json", help="Print JSON for machines."), bool)]
 )
 app.command()(explain)
+
+
+@app.command()
+def export(
+    recording: Annotated[Path, typer.Argument(help="A recording, as `run` and `live` make them.", metavar="FILE")],
+    to: Annotated[Literal["csv", "parquet", "json", "perfetto"], typer.Option("--to", help="What to make of it.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File or, of csv and parquet, folder to write.")],
+    replace: Replace = False,
+) -> None:
+    """Write a recording as tables (csv, parquet, json), or as a trace for ui.perfetto.dev."""
+    with reporting():
+        from stackscope.commands.export import export as write
+
+        raise typer.Exit(write(recording, to, output, replace=replace))

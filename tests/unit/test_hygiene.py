@@ -35,6 +35,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "httpx": (),
     "scipy": ("analysis/", "engine/"),
     "gguf": (),
+    "pyarrow": ("report/export/",),
     "torch": (),
 }
 """Where in the package each of these may be imported; nowhere where there is nothing. A folder ends in a slash."""

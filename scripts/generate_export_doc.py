@@ -1,0 +1,126 @@
+"""Write docs/export.md from the tables of the code. With --check, say whether it is current and write nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stackscope.report.export import perfetto
+from stackscope.report.export.tables import TABLES
+
+if TYPE_CHECKING:
+    from stackscope.report.export.columns import Table
+
+TARGET = Path(__file__).parent.parent / "docs" / "export.md"
+
+INTRODUCTION = """\
+# Exports
+
+Generated from the code by `scripts/generate_export_doc.py`; do not edit.
+
+    stackscope export FILE --to csv -o FOLDER
+    stackscope export FILE --to parquet -o FOLDER         # needs pip install 'stackscope[report]'
+    stackscope export FILE --to json -o FILE.json
+    stackscope export FILE --to perfetto -o FILE.json.gz  # open it in ui.perfetto.dev, or in chrome://tracing
+
+- `csv` and `parquet` make a folder with one file per table; `json` one object with `columns` (type and unit of every
+  column) and `tables` (lists of objects). Tables without rows are there too.
+- Unknown is an empty field in CSV and null elsewhere, never 0. What the source of a session cannot know, by its header,
+  is unknown in every row.
+- Times are integer nanoseconds of the session's clock, whose origin is `started` in the table `session`.
+- An export is there whole or not at all. What exists is refused without `--replace`, and a folder with anything else in
+  it is never written over.
+- Memory does not grow with the session. A recording that was cut off is exported as far as it goes, and the table
+  `session` says so.
+- Bytes and operations come from the ledger: they are counted, not measured (see [metrics](metrics.md)). Those of models
+  with experts are expectations.
+
+The tables in DuckDB, for instance:
+
+    SELECT epoch, sum(emitted) / sum(duration_ns + coalesce(idle_before_ns, 0)) * 1e9 AS tokens_per_s
+    FROM 'FOLDER/steps.parquet' GROUP BY epoch;
+"""
+
+TRACKS = (
+    (
+        "engine",
+        "steps",
+        "One slice per step with its figures, and inside it one per phase that took time. When a phase began is not"
+        " recorded: they are laid end to end, in the order in which the loop goes through them.",
+    ),
+    (
+        "engine",
+        "changes and marks",
+        "An instant for each change of configuration or load, refusal and mark; a slice for each rebuild.",
+    ),
+    (
+        "slots",
+        "slot N",
+        "One slice per stay of a request in the slot, inside it one for its prefill and one for its decoding.",
+    ),
+    ("requests", "request", "The life of each request, from arrival to end: queue, prefill, decode."),
+)
+
+COUNTERS = (
+    (perfetto.BANDWIDTH, "GB/s", "Bytes of the target's forward, by the ledger, ÷ its decode phase; 0 while it idles."),
+    (
+        perfetto.ACCEPTANCE,
+        "%",
+        "Drafted tokens that entered the output, of a step that verified any; stands until the next such step.",
+    ),
+    (perfetto.DRAFTS, "tokens", "Of a step: accepted and rejected."),
+    (perfetto.KV_CELLS, "tokens", "Occupied cells after the step."),
+    (perfetto.QUEUE, "requests", "Waiting when the forward began."),
+    (perfetto.SLOTS_BUSY, "slots", "Holding a request."),
+    (perfetto.CPU, "%", "Of all cores of the machine."),
+    (perfetto.RESIDENT, "MB", "Of the engine process."),
+    (perfetto.GPU.format("N"), "GB/s", "By the GPU's own counters."),
+)
+
+TRACE = """\
+## The trace
+
+Chrome's trace-event format, as JSON, compressed where the file's name ends in `.gz`. Times are microseconds.
+
+{tracks}
+
+{counters}
+
+What is not known has no counter. A level stands until the next one, which is what the format can say. A million steps
+are some two gigabytes uncompressed, more than a browser takes.
+"""
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """Rows as a table, the first as its head."""
+    head, *others = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *others])
+
+
+def document() -> str:
+    """The whole page."""
+    trace = TRACE.format(
+        tracks=table(("group", "track", "what is on it"), *TRACKS),
+        counters=table(("counter", "unit", "meaning"), *COUNTERS),
+    )
+    return "\n".join([INTRODUCTION, *[section(each) for each in TABLES], trace])
+
+
+def section(of: Table) -> str:
+    rows = [(f"`{column.name}`", column.kind, column.unit, column.meaning) for column in of.columns]
+    return "\n".join([f"## `{of.name}`", "", of.meaning, "", table(("column", "type", "unit", "meaning"), *rows), ""])
+
+
+def main() -> int:
+    text = document()
+    if "--check" in sys.argv[1:]:
+        is_current = TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text
+        print("docs/export.md is current." if is_current else f"docs/export.md is stale: run {Path(__file__).name}.")
+        return 0 if is_current else 1
+    TARGET.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
