@@ -120,7 +120,7 @@ def prior(design: ForwardDesign, ceilings: Ceilings | None) -> Prior:
     mean, unsure = np.zeros(N), np.ones(N)
     certain = 0.25 if general.is_measured else 0.7
     fixed = general.layer_ns * layers + 30_000.0
-    fixed_sure = 1.0
+    fixed_sure = 2.0
     if ceilings is not None and ceilings.fixed_ns is not None and ceilings.fixed_ns > 0.0:
         fixed, fixed_sure = ceilings.fixed_ns, 0.5
     mean[AT["fixed.forward"]], mean[AT["fixed.pass"]] = 0.3 * fixed, 0.7 * fixed

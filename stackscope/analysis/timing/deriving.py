@@ -12,10 +12,10 @@ import numpy as np
 
 from stackscope.analysis.timing.design import COLUMNS_OF, Design
 from stackscope.analysis.timing.drawing import Belief, Load
-from stackscope.analysis.timing.learning import UNSURE, learn, priors, seen_by
+from stackscope.analysis.timing.learning import learn, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
 from stackscope.analysis.timing.scaling import Change, weights_change
-from stackscope.analysis.timing.solving import NO_DATA, solve
+from stackscope.analysis.timing.solving import LEVEL, NO_DATA, solve
 from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _calibrated(model: TimeModel, config: EngineConfig, pricing: Pricing, ceilin
             beliefs.append(model.beliefs[index])
             continue
         n = len(belief.mean)
-        unsure = Load("level " + repr(key_of(ceilings)), np.full(n, UNSURE / 2))
+        unsure = Load("level " + repr(key_of(ceilings)), np.full(n, LEVEL / 2))
         beliefs.append(belief.times(np.full(n, level), (unsure,)))
     is_kept = pricing.draft is not None and model.pricing.draft is not None and not ceilings.draft_forwards
     if is_kept and _same_draft(model, pricing):

@@ -47,7 +47,8 @@ class Belief(NamedTuple):
         used = np.flatnonzero(np.any(self.root != 0.0, axis=0))
         drawn = np.tile(self.mean, (n, 1))
         if len(used):
-            normal = np.stack([latent(f"{self.origin} {self.names[index]}", n, seed) for index in used], axis=1)
+            names = (*self.names, "level")
+            normal = np.stack([latent(f"{self.origin} {names[index]}", n, seed) for index in used], axis=1)
             drawn = np.maximum(drawn + normal @ self.root[:, used].T, 0.0)
         for load in self.loads:
             drawn = drawn * np.exp(np.outer(latent(load.name, n, seed), load.sd))

@@ -97,6 +97,11 @@ class Fit:
             return None
         return self._current.model(self._models(), self._all)
 
+    @property
+    def n_kept(self) -> int:
+        """Steps that are kept to learn from, of all configurations."""
+        return sum([len(known.sampled) for known in self._known.values()])
+
     def _models(self) -> dict[tuple[object, ...], TimeModel]:
         """What steps taught of each configuration, the present one left out."""
         return {
@@ -130,7 +135,7 @@ class _Conditions:
         self._rates = rates
         self._is_gpu = is_gpu
         self._design = Design(config, pricing, is_gpu=is_gpu)
-        self._sampled = Sampled()
+        self.sampled = Sampled()
         self._n = self._n_fitted = 0
         self._since_ns = 0
         self._base = None
@@ -148,14 +153,14 @@ class _Conditions:
         self._n += 1
         self._since_ns += step.phases.decode
         kind = kind_of(step)
-        if not self._sampled.wants(kind):
+        if not self.sampled.wants(kind):
             return
         shape = Shape.of(step)
         threads = self.pricing.threads or self.config.threads
         share = None
         if step.cpu_ns is not None and threads and step.phases.decode > 0 and not self._is_gpu:
             share = step.cpu_ns / (threads * step.phases.decode)
-        self._sampled.keep(
+        self.sampled.keep(
             kind,
             Kept(
                 columns=self._design.columns(shape, speculation),
@@ -195,7 +200,7 @@ class _Conditions:
             given, origin = learned_before(self._base.beliefs), self._base.beliefs[0].origin
         else:
             given = priors(self._design, self.config, self._ceilings, rates=self._rates)
-        learned: Learned = learn(given, self._sampled.all(), origin=origin, seen=seen)
+        learned: Learned = learn(given, self.sampled.all(), origin=origin, seen=seen)
         unknown = unknown_of(learned, given, self._design, self._ceilings)
         return TimeModel(
             self.config, self.pricing, beliefs=learned.beliefs, seen=learned.seen, errors=learned.errors,

@@ -31,8 +31,8 @@ about bytes and FLOPs."""
 FEW: Final = 8
 """Fewer residuals than this say nothing of their distribution."""
 
-UNSURE: Final = 0.08
-"""Standard deviation (ln) of the level of a machine on which no steps were seen yet: a run is not a calibration."""
+DRIFT: Final = 0.04
+"""Standard deviation (ln) of a machine's level from one minute to the next, while nothing else is known of it."""
 
 _USUAL: Final = {
     "ngram.sequence": 4_000.0, "ngram.token": 500.0, "model.sequence": 4_000.0, "model.token": 6_000.0,
@@ -149,7 +149,7 @@ def _data(name: str, index: int, steps: Sequence[Kept]) -> Data:
 def _errors(found: Sequence[Belief], steps: Sequence[Kept]) -> Errors:
     """How whole steps stray from the prediction, and how much of that they have in common with their neighbours."""
     if len(steps) < FEW:
-        return Errors(0.05, UNSURE, ())
+        return Errors(0.05, DRIFT, ())
     predicted = np.zeros(len(steps))
     for index, (name, belief) in enumerate(zip(BLOCKS, found, strict=True)):
         predicted += by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in steps]) @ belief.mean
@@ -165,7 +165,7 @@ def _drift(logs: Floats) -> float:
     blocks = np.array_split(logs, n)
     means = np.array([block.mean() for block in blocks])
     chance = float(np.mean([block.var() / len(block) for block in blocks]))
-    unseen = UNSURE / np.sqrt(1.0 + len(logs) / FEW)
+    unseen = DRIFT / np.sqrt(1.0 + len(logs) / FEW)
     return float(np.sqrt(max(0.0, float(means.var(ddof=1)) - chance) + unseen**2))
 
 

@@ -24,7 +24,6 @@ TWINS: Final = -0.6
 """Correlation of two terms' errors from which on one has what the other lacks."""
 
 _PAIRED: Final = (
-    ("weights", "fixed", "weights and fixed cost cannot be told apart"),
     ("weights", "head", "the head and the other weights cannot be told apart"),
     ("compute", "head", "rows of the head and rows of the rest cannot be told apart"),
     ("attention", "resident", "cells that are read and cells that are only passed over cannot be told apart"),
@@ -39,6 +38,8 @@ def unknown_of(
     del design
     unknown: dict[str, str] = {}
     steps = learned.unstarved
+    if all(len(kept.rows) == 1 for kept in steps) and (ceilings is None or ceilings.fixed_ns is None):
+        unknown["fixed"] = "weights and fixed cost cannot be told apart: all steps have one pass"
     if len(steps) > 0:
         unknown.update(_inseparable(learned, steps))
     columns = np.array([kept.columns[0] for kept in steps]) if steps else np.zeros((0, 0))
@@ -77,9 +78,6 @@ def _inseparable(learned: Learned, steps: Sequence[Kept]) -> dict[str, str]:
 
 def _why(one: str, other: str, steps: Sequence[Kept]) -> str:
     """What all steps have in common that keeps two terms together."""
-    passes = {len(kept.rows) for kept in steps}
-    if (one, other) == ("weights", "fixed"):
-        return "all steps have one pass" if passes == {1} else "the number of passes hardly varies"
     if "head" in (one, other):
         if all(kept.rows == kept.outputs for kept in steps):
             return "every row has an output"

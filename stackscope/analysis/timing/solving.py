@@ -27,10 +27,15 @@ MAD: Final = 1.4826
 KINSHIP: Final = 2.0
 """Variance of a mean of steps ÷ that of as many independent ones: neighbours in time err together."""
 
+LEVEL: Final = 0.12
+"""How much steps are slower than a calibration before any was seen (ln, standard deviation)."""
+
 PIECE: Final = 48
 """Rows of a matrix product that OpenBLAS computes by itself."""
 
 _ZERO: Final = 1e-9
+_HELD: Final = 1e-4
+"""Standard deviation of a parameter that stays as it is."""
 
 
 class Prior(NamedTuple):
@@ -63,7 +68,7 @@ class Posterior(NamedTuple):
 
     mean: Floats
     root: Floats
-    """(parameters, parameters): its product with standard normal numbers is a draw's deviation from the mean."""
+    """(parameters, parameters + 1): its product with standard normal numbers is a draw's deviation from the mean."""
     scale: float | None
     """Standard deviation of ln(measured ÷ predicted), outliers left out. `None`: there were no steps."""
     level: float
@@ -84,20 +89,23 @@ NO_DATA: Final = Data(np.zeros((0, 0)), np.zeros(0), np.zeros(0))
 def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     """The parameters that explain calibration and steps best, given what is believed.
 
-    The relative errors are minimised. What the calibration says is first brought to the level of the steps, which
-    everything that goes on beside them makes a little slower or faster, and then says how the curve goes where no steps
-    were.
+    The relative errors are minimised. What else goes on beside steps makes all of them slower than a calibration by a
+    common factor, which is a parameter of its own: the calibration says how the curve goes where no steps were, and
+    the steps say how high it lies.
     """
-    theta = _iterate(prior, calibration, NO_DATA, prior.mean)[0] if len(calibration.times) else prior.mean
-    level = 1.0
+    start = np.append(prior.mean, 1.0)
+    if len(calibration.times):
+        start = _iterate(prior, calibration, NO_DATA, start)[0]
     if len(steps.times):
-        level = _level(steps, theta, 0.1 if len(calibration.times) else prior.level_sd)
-        theta, prior = theta * level, prior.scaled(level)
-        calibration = calibration._replace(times=calibration.times * level)
-    theta, weights, scale = _iterate(prior, calibration, steps, theta)
+        factor = _level(steps, start[:-1], LEVEL if len(calibration.times) else prior.level_sd)
+        prior = prior.scaled(factor)
+        start = np.append(start[:-1] * factor, 1.0 + np.log(factor))
+    theta, weights, scale = _iterate(prior, calibration, steps, start)
     root = _root(prior, calibration, steps, theta, weights)
-    residuals = np.log(steps.times / _predicted(steps.columns, theta)) if len(steps.times) else np.zeros(0)
-    return Posterior(theta, root, scale if len(steps.times) else None, level, residuals)
+    found = theta[:-1]
+    residuals = np.log(steps.times / _predicted(steps.columns, found)) if len(steps.times) else np.zeros(0)
+    level = float(np.exp(theta[-1] - 1.0))
+    return Posterior(found, root, scale if len(steps.times) else None, level, residuals)
 
 
 def _level(steps: Data, theta: Floats, sd: float) -> float:
@@ -114,21 +122,30 @@ def _predicted(columns: Floats, theta: Floats) -> Floats:
 
 
 def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tuple[Floats, Floats, float]:
-    """Reweighted least squares from a start; the parameters, the steps' weights, and the scale of their residuals."""
+    """Reweighted least squares from a start; the parameters, the steps' weights, and the scale of their residuals.
+
+    The last parameter is 1 + ln(steps ÷ calibration).
+    """
+    unit = _unit(prior, steps)
     weights, scale = np.ones(len(steps.times)), LEAST_SCALE
     for nth in range(ROUNDS):
         is_gentle = nth < GENTLE_ROUNDS
         if len(steps.times):
-            residuals = np.log(steps.times / _predicted(steps.columns, theta))
+            residuals = np.log(steps.times / _predicted(steps.columns, theta[:-1]))
             scale = max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals - np.median(residuals)))))
             weights = _weights(residuals / scale, is_gentle=is_gentle)
-        matrix, target = _system(prior, calibration, steps, theta, weights, scale)
-        found = _non_negative(matrix, target, prior.sd)
-        change = float(np.max(np.abs(found - theta) / (prior.sd + _ZERO)))
+        matrix, target = _system(prior, calibration, steps, theta[:-1], weights, scale)
+        found = _non_negative(matrix, target, unit)
+        change = float(np.max(np.abs(found - theta) / (unit + _ZERO)))
         theta = found
         if change < 1e-3 and not (is_gentle and len(steps.times)):
             break
     return theta, weights / scale, scale
+
+
+def _unit(prior: Prior, steps: Data) -> Floats:
+    """What the parameters are counted in. Without steps there is nothing that the level could be told from."""
+    return np.append(prior.sd, LEVEL if len(steps.times) else _HELD)
 
 
 def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
@@ -143,27 +160,30 @@ def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
 def _system(
     prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats, scale: float
 ) -> tuple[Floats, Floats]:
-    """Normal matrix and right-hand side of the linear problem whose solution is the next guess, in units of `prior.sd`.
+    """Normal matrix and right-hand side of the linear problem whose solution is the next guess, in units of `prior.sd`
+    and, for the level that stands last, of `LEVEL`.
 
     ln(t) is linear in the parameters near the last guess p: ln(t/p) ≈ (t − p)/p, so that a time of measured logarithm
     counts as p·(1 + ln(t/p)). The prior keeps the matrix well away from being singular.
     """
-    unit = prior.sd
-    matrix = np.eye(len(unit)) + _squared(prior.likeness * unit)
-    target = prior.mean / unit
+    unit = _unit(prior, steps)
+    matrix = np.eye(len(unit))
+    matrix[:-1, :-1] += _squared(prior.likeness * prior.sd)
+    target = np.append(prior.mean, 1.0) / unit
     if len(calibration.times):
         by = _predicted(calibration.columns, theta)
         logs = np.log(calibration.times / by)
-        firm = _weights(logs / (calibration.sd + 0.03), is_gentle=True) / calibration.sd
-        rows = calibration.columns * unit * (firm / by)[:, None]
+        firm = _weights((logs - np.median(logs)) / (calibration.sd + 0.03), is_gentle=True) / calibration.sd
+        rows = np.concatenate((calibration.columns / by[:, None], -np.ones((len(by), 1))), axis=1)
+        rows *= unit * firm[:, None]
         matrix += _squared(rows)
-        target = target + rows.T @ ((1.0 + logs) * firm)
+        target = target + rows.T @ (logs * firm)
     if len(steps.times):
         by = _predicted(steps.columns, theta)
         firm = weights / (scale * np.sqrt(KINSHIP))
-        rows = steps.columns * unit * (firm / by)[:, None]
-        matrix += _squared(rows)
-        target = target + rows.T @ ((1.0 + np.log(steps.times / by)) * firm)
+        rows = steps.columns * prior.sd * (firm / by)[:, None]
+        matrix[:-1, :-1] += _squared(rows)
+        target[:-1] += rows.T @ ((1.0 + np.log(steps.times / by)) * firm)
     return matrix, target
 
 
@@ -192,13 +212,15 @@ def _non_negative(matrix: Floats, target: Floats, unit: Floats) -> Floats:
 
 
 def _root(prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats) -> Floats:
-    """A square root of the covariance of those parameters that are not held at zero."""
+    """A square root of the covariance of those parameters that are not held at zero; the level has a column only."""
+    unit = _unit(prior, steps)
     n = len(theta)
-    free = np.flatnonzero(theta > _ZERO * prior.sd)
+    free = np.flatnonzero(theta > _ZERO * unit)
     root = np.zeros((n, n))
-    if len(free) == 0:
-        return root
-    matrix, _ = _system(prior, calibration, steps, theta, weights, 1.0)
+    matrix, _ = _system(prior, calibration, steps, theta[:-1], weights, 1.0)
     lower = np.linalg.cholesky(matrix[np.ix_(free, free)])
-    root[np.ix_(free, free)] = np.linalg.inv(lower).T * prior.sd[free][:, None]
-    return root
+    root[np.ix_(free, free)] = np.linalg.inv(lower).T * unit[free][:, None]
+    if len(steps.times) == 0:
+        root[:, -1] += LEVEL * theta
+    made: Floats = root[:-1]
+    return made
