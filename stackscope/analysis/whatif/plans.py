@@ -1,0 +1,253 @@
+"""What a configuration makes of drafts, prompts and load: parameters of the transforms, or why they are not known."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis.whatif.transforms import Drafting, Prompts
+from stackscope.toggles import EngineConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stackscope.analysis.whatif.contracts import AcceptanceCurve
+    from stackscope.analysis.whatif.working_point import WorkingPoint
+    from stackscope.records import Estimate, PrefixShadow
+    from stackscope.toggles import Setting
+
+LOAD: Final = frozenset({"concurrency", "rate"})
+"""Settings of the load, which are none of the engine's."""
+CUT_ERROR: Final = 0.04
+"""Standard deviation of ln(A) where longer drafts were cut to a length: on public traces that strays by 0.2 to 13.5 %
+(docs/cost-model.md)."""
+LEAST_REQUESTS: Final = 8
+"""Looked up by a simulated prefix cache, before its hit rate is taken for anything."""
+LEAST_ROUNDS: Final = 50
+"""Counted of a draft length, before it is taken for anything."""
+_FILLING_S: Final = 60.0
+"""A prefix cache that was just switched on is judged over its first minute."""
+
+_NINE_IN_TEN: Final = 1.6448536269514722
+"""Standard errors on either side of a 90 % interval."""
+
+SOURCES: Final = {"ngram": "n-gram look-up", "draft": "the draft model"}
+
+_NOT_MODELLED: Final[Mapping[str, str]] = {
+    "draft_model": "Nothing is known of how another draft model would do here.",
+    "block_tokens": "What prefixes of another granularity would save is not simulated.",
+    "cache_paths": "What more or fewer cached paths would save is not simulated.",
+    "gpu_layers": "Layers in another place were never timed.",
+    "main_gpu": "Another GPU was never timed.",
+    "split_mode": "Another split over GPUs was never timed.",
+    "tensor_split": "Another split over GPUs was never timed.",
+}
+"""Settings that change the speed in a way for which there is no model."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """A configuration and the load offered to it."""
+
+    config: EngineConfig
+    concurrency: int | None = None
+    rate: float | None = None
+
+    def after(self, changes: Mapping[str, Setting]) -> State:
+        """With other values of some settings. Raises `TypeError` for one that there is not."""
+        engine = {name: value for name, value in changes.items() if name not in LOAD}
+        load = {name: value for name, value in changes.items() if name in LOAD}
+        return msgspec.structs.replace(self, config=msgspec.structs.replace(self.config, **engine), **load)
+
+
+def recorded_state(point: WorkingPoint) -> State:
+    """What the working point was recorded under."""
+    return State(point.config, point.concurrency, point.rate)
+
+
+def not_modelled(point: WorkingPoint, config: EngineConfig) -> str | None:
+    """Why nothing can be said of a configuration, whatever was measured. `None`: it can."""
+    for name, why in _NOT_MODELLED.items():
+        if getattr(config, name) != getattr(point.config, name):
+            return why
+    return None
+
+
+class DraftPlan(NamedTuple):
+    """How is drafted, and how many tokens a round then brings."""
+
+    drafting: Drafting
+    tokens: float = 1.0
+    """A: tokens per round of a sequence."""
+    error: float = 0.0
+    """Standard deviation of its logarithm."""
+    curve: AcceptanceCurve | None = None
+    """Where it is from. `None`: recorded, or none is needed."""
+
+
+def draft_plan(point: WorkingPoint, config: EngineConfig) -> DraftPlan | str:
+    """Drafts under a configuration; or why their acceptance is not known."""
+    if _drafts_as_recorded(point.config, config):
+        recorded = Drafting(config.speculation, True, config.draft_length, whole=point.full_share)
+        return DraftPlan(recorded, 1.0 if point.tokens_per_round is None else point.tokens_per_round)
+    if config.speculation == "off":
+        return DraftPlan(Drafting())
+    if config.speculation == "mtp":
+        return "This engine has no multi-token prediction."
+    if config.adaptive_draft:
+        return "Which lengths adaptive drafts would have is not replayed."
+    source, length = config.speculation, config.draft_length
+    curve = point.curves.get(source)
+    if (config.ngram_min, config.ngram_max) != (point.config.ngram_min, point.config.ngram_max):
+        curve = None if source == "ngram" else curve
+    counts = None if curve is None else curve.counts(length)
+    if config.synthetic_acceptance is not None:
+        return _synthetic(config, None if counts is None or counts.rounds == 0 else counts.covered / counts.rounds)
+    tokens = None if curve is None else curve.tokens_per_round(length)
+    if curve is None or counts is None or tokens is None:
+        return (
+            f"Drafts of {units.counted(length, 'token')} by {SOURCES[source]} were neither made nor shadowed here: "
+            f"let shadows follow some requests, or try it."
+        )
+    if counts.rounds < LEAST_ROUNDS:
+        return f"Only {units.counted(counts.rounds, 'round')} of drafts by {SOURCES[source]} have been scored yet."
+    drafting = Drafting(
+        source,
+        length=length,
+        coverage=counts.covered / counts.rounds,
+        mean=counts.drafted / counts.covered if counts.covered > 0 else 0.0,
+        whole=counts.whole / counts.covered if counts.covered > 0 else 0.0,
+    )
+    error = log_error(tokens)
+    if not curve.is_replayed(length):
+        error = math.hypot(error, CUT_ERROR)
+    return DraftPlan(drafting, tokens.value, error, curve)
+
+
+def log_error(estimate: Estimate) -> float:
+    """Standard deviation of the logarithm of a positive estimate with a 90 % interval."""
+    low = max(estimate.low, 1e-9)
+    return max(math.log(max(estimate.high, low) / low), 0.0) / (2 * _NINE_IN_TEN)
+
+
+def _drafts_as_recorded(before: EngineConfig, after: EngineConfig) -> bool:
+    if before.speculation != after.speculation:
+        return False
+    if after.speculation == "off":
+        return True
+    names = ["draft_length", "adaptive_draft", "synthetic_acceptance"]
+    names += ["ngram_min", "ngram_max"] if after.speculation == "ngram" else ["draft_model"]
+    return all(getattr(before, name) == getattr(after, name) for name in names)
+
+
+def _synthetic(config: EngineConfig, coverage: float | None) -> DraftPlan | str:
+    """Acceptance by lot: each token with the same probability, so that the geometric law is exact for once."""
+    assert config.synthetic_acceptance is not None
+    if coverage is None:
+        if config.speculation == "ngram":
+            return "How often n-gram look-up would find anything is not known here."
+        coverage = 1.0
+    length, rate = config.draft_length, config.synthetic_acceptance
+    tokens = 1.0 + coverage * sum(rate**j for j in range(1, length + 1))
+    return DraftPlan(Drafting(config.speculation, False, length, coverage, float(length), rate**length), tokens)
+
+
+class PromptPlan(NamedTuple):
+    """What is computed of prompts, and what cached prefixes take of the KV cache."""
+
+    prompts: Prompts = Prompts()
+    error: float = 0.0
+    """Standard deviation of the logarithm of what is computed."""
+    idle_cells: int | None = None
+    """`None`: as recorded."""
+    idle_error: float = 0.0
+    """Standard deviation of `idle_cells`, relative to it."""
+
+
+def prompt_plan(point: WorkingPoint, config: EngineConfig) -> PromptPlan | str:
+    """Prompts under a configuration; or why it is not known what would be found of them."""
+    before = point.config
+    if not config.prefix_cache:
+        if not before.prefix_cache:
+            return PromptPlan()
+        return PromptPlan(Prompts(takes_back=True), idle_cells=0)
+    if not before.prefix_cache:
+        return _switched_on(point, config)
+    capacity, was = config.cache_tokens, before.cache_tokens
+    if capacity == was:
+        return PromptPlan()
+    most = point.most_resident or 0
+    if (was is None or most < was) and (capacity is None or most < capacity):
+        return PromptPlan()
+    shadow = _shadow(point, capacity)
+    now = point.useful_hit_rate
+    if shadow is None or now is None or now >= 1.0:
+        return "What a prefix cache of that size would find was not simulated."
+    rate = shadow.useful_hit_tokens / shadow.lookup_tokens
+    return PromptPlan(
+        Prompts((1.0 - rate) / (1.0 - now)),
+        _rate_error(shadow, rate),
+        idle_cells=capacity if capacity is not None and capacity < most else None,
+    )
+
+
+def _switched_on(point: WorkingPoint, config: EngineConfig) -> PromptPlan | str:
+    shadow = _shadow(point, config.cache_tokens)
+    if shadow is None:
+        return "What a prefix cache would find here was not simulated yet: let its shadow see some requests."
+    rate = shadow.useful_hit_tokens / shadow.lookup_tokens
+    cells = config.cache_tokens
+    if cells is None and point.rules is not None and point.model is not None:
+        cells = point.rules.cells(config, point.model)
+    speed = point.tokens_per_s or 0.0
+    stored = speed * (1.0 + (point.computed_per_token or 0.0) * (1.0 - rate)) * _FILLING_S
+    idle = stored if cells is None else min(stored, float(cells))
+    return PromptPlan(Prompts(1.0 - rate), _rate_error(shadow, rate), idle_cells=round(idle / 2), idle_error=0.58)
+
+
+def _shadow(point: WorkingPoint, capacity: int | None) -> PrefixShadow | None:
+    """What was simulated of that capacity, or of another one that did not have to evict anything either."""
+    for shadow in point.prefix_shadows:
+        fits = shadow.capacity_tokens is None or capacity is None or capacity >= shadow.capacity_tokens
+        same = shadow.capacity_tokens == capacity or (fits and shadow.evicted_blocks == 0)
+        if same and shadow.requests >= LEAST_REQUESTS and shadow.lookup_tokens > 0:
+            return shadow
+    return None
+
+
+def _rate_error(shadow: PrefixShadow, rate: float) -> float:
+    """Error of ln(1 − rate): the requests of a shadow differ, and are few."""
+    spread = math.sqrt(max(rate * (1.0 - rate), 1e-4) / shadow.requests)
+    return min(spread / max(1.0 - rate, 0.02), 1.0)
+
+
+def in_flight(state: State) -> float:
+    """Requests that are in slots at a time when more are offered than fit, or all that are."""
+    slots = float(state.config.slots)
+    return slots if state.concurrency is None else min(slots, float(state.concurrency))
+
+
+def closed_load(point: WorkingPoint, state: State) -> float:
+    """Requests in flight relative to the recorded ones, where arrivals do not decide it.
+
+    No more than the KV cache has room for.
+    """
+    load = in_flight(state) / in_flight(recorded_state(point))
+    if load <= 1.0 or point.rules is None or point.model is None:
+        return load
+    cells = point.rules.cells(state.config, point.model)
+    length = mean_length(point)
+    if cells is None or length <= 0.0 or point.slots_busy is None or point.slots_busy <= 0.0:
+        return load
+    return max(1.0, min(load, cells / length / point.slots_busy))
+
+
+def mean_length(point: WorkingPoint) -> float:
+    """Mean tokens in the cache of a sequence in flight."""
+    held = n = 0.0
+    for one in point.rounds:
+        held += one.weight * sum(cached + new for cached, new in one.shape.spans)
+        n += one.weight * one.requests
+    return held / n if n > 0 else 0.0

@@ -1,0 +1,158 @@
+"""All candidates by what they are predicted to gain, which of them to recommend, and where recommendations conflict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis.whatif import wording
+from stackscope.analysis.whatif.breakevens import BreakEven
+from stackscope.analysis.whatif.candidates import Candidate, pairs, singles
+from stackscope.records import Estimate, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.whatif.predict import Predictor
+
+
+MOST_COMBINED: Final = 7
+"""Families whose best are combined: 21 pairs."""
+WORTH_SAYING: Final = 0.03
+"""An interaction smaller than this (of ln) is not told."""
+LEAST_GAIN: Final = 1.01
+"""Less is not recommended, however sure it is: it is no more than what the engine's speed drifts by."""
+MOST_CONTRADICTIONS: Final = 4
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """A candidate with its prediction."""
+
+    candidate: Candidate
+    prediction: Prediction
+    gain: Estimate | None
+    """What it is ranked by: tokens per second as a ratio, or, where arrivals decide those, how much sooner tokens come.
+    `None`: not predicted."""
+    label: str
+    """The change in a few words."""
+
+    @property
+    def is_recommended(self) -> bool:
+        """It gains something worth the name, and its interval can tell that from nothing."""
+        return self.gain is not None and self.gain.low > 1.0 and self.gain.value >= LEAST_GAIN
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """What could be done now, the best first."""
+
+    singles: tuple[Ranked, ...]
+    """All of them; those that are not predicted come last, with the reason."""
+    pairs: tuple[Ranked, ...]
+    contradictions: tuple[str, ...] = ()
+    """Sentences on changes that help alone and not together, or only up to some batch."""
+    break_evens: tuple[BreakEven, ...] = ()
+
+    @property
+    def recommended(self) -> tuple[Ranked, ...]:
+        """The best of each family that gains beyond doubt, and pairs that gain more than any of those."""
+        chosen = [one for one in best_of_families(self.singles) if one.is_recommended]
+        most = max((one.gain.value for one in chosen if one.gain is not None), default=1.0)
+        more = most * LEAST_GAIN
+        chosen += [one for one in self.pairs if one.is_recommended and one.gain is not None and one.gain.value > more]
+        return tuple(sorted(chosen, key=_by_gain))
+
+
+def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) -> Ranking:
+    """Everything that the configuration allows, and pairs of the best, predicted and put in order.
+
+    `found`: break-evens of this or a recent working point (`breakevens.all_of`, which takes as long as this).
+    """
+    point = predictor.point
+    alone = sorted([_ranked(predictor, one, at_ns) for one in singles(point)], key=_by_gain)
+    best = [one for one in best_of_families(alone) if one.gain is not None and one.gain.value > 1.0][:MOST_COMBINED]
+    combined = [_ranked(predictor, one, at_ns) for one in pairs([one.candidate for one in best])]
+    together = tuple(sorted(combined, key=_by_gain))
+    return Ranking(tuple(alone), together, contradictions(predictor, best, together, found), tuple(found))
+
+
+def best_of_families(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The first of each family, in order."""
+    first: dict[str, Ranked] = {}
+    for one in ranked:
+        first.setdefault(one.candidate.family, one)
+    return list(first.values())
+
+
+def contradictions(
+    predictor: Predictor, best: Sequence[Ranked], together: Sequence[Ranked], found: Sequence[BreakEven]
+) -> tuple[str, ...]:
+    """Where what helps alone does not help with something else, or not at other loads; and what falls short of the
+    product of its parts."""
+    told = []
+    helpful = [one for one in best if one.is_recommended]
+    for one in helpful:
+        also: list[str] = []
+        not_with: list[str] = []
+        for other in helpful:
+            if other is one or one.candidate.changes.keys() & other.candidate.changes.keys():
+                continue
+            state = predictor.state.after(other.candidate.changes)
+            compared = predictor.compare(state, state.after(one.candidate.changes))
+            if isinstance(compared, str):
+                continue
+            (also if compared.tokens.low > 1.0 else not_with).append(other.label)
+        limit = next((b for b in found if b.limits(one.candidate)), None)
+        if not_with or limit is not None:
+            told.append(_contradiction(one, also, not_with, limit))
+    told += [said for pair in together if (said := _interaction(best, pair)) is not None][:1]
+    return tuple(told[:MOST_CONTRADICTIONS])
+
+
+def _contradiction(one: Ranked, also: list[str], not_with: list[str], limit: BreakEven | None) -> str:
+    parts = [f"{one.label}: helps alone"]
+    if also:
+        parts.append(f"and with {' or '.join(also)}")
+    but = [f"with {' or '.join(not_with)}"] if not_with else []
+    if limit is not None and limit.value is not None:
+        but.append(f"above batch {units.number(round(limit.value.value))}")
+    sentence = ", ".join(parts) + f", but not {' or '.join(but)}."
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _interaction(best: Sequence[Ranked], pair: Ranked) -> str | None:
+    """That a pair falls short of the product of its parts. `None`: it does not, or hardly."""
+    gains = {one.candidate.family: one for one in best}
+    parts = [gains[family] for family in pair.candidate.family.split(" + ") if family in gains]
+    if len(parts) != 2 or pair.gain is None or any(one.gain is None for one in parts):
+        return None
+    product = 1.0
+    for one in parts:
+        assert one.gain is not None
+        product *= one.gain.value
+    if pair.gain.value > product * (1.0 - WORTH_SAYING):
+        return None
+    names = " and ".join(one.label for one in parts)
+    sentence = f"{names} together give {units.ratio(pair.gain.value)}, less than the product of {units.ratio(product)}."
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _ranked(predictor: Predictor, candidate: Candidate, at_ns: int) -> Ranked:
+    prediction = predictor.predict(candidate.changes, at_ns)
+    return Ranked(
+        candidate, prediction, _gain(predictor, prediction), wording.label(predictor.point, candidate.changes)
+    )
+
+
+def _gain(predictor: Predictor, prediction: Prediction) -> Estimate | None:
+    tokens, gap = prediction.tokens, prediction.step_gap
+    if tokens is None:
+        return None
+    if predictor.point.follows_arrivals and tokens.low == tokens.high == 1.0:
+        return None if gap is None else Estimate(1.0 / gap.value, 1.0 / gap.high, 1.0 / gap.low)
+    return tokens
+
+
+def _by_gain(one: Ranked) -> float:
+    return float("inf") if one.gain is None else -one.gain.value

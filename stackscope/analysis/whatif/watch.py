@@ -1,0 +1,173 @@
+"""A sink that keeps what a working point is made of: the last steps of the configuration in force, and a few sums."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope.analysis.ledgers import UNPRICED, Ledgers
+from stackscope.analysis.whatif.sampling import sample
+from stackscope.analysis.whatif.working_point import Round, WorkingPoint
+from stackscope.records import ConfigEvent, Header, PrefixShadow, RequestRecord, StepRecord, TrafficEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from stackscope.analysis.whatif.contracts import AcceptanceCurve, Rules, StepTimes
+    from stackscope.records import AnyRecord, DraftKind, ModelSummary
+    from stackscope.toggles import EngineConfig
+
+MOST_STEPS: Final = 512
+"""Newest steps that are kept: a minute of a slow engine, a second of a fast one."""
+MOST_REQUESTS: Final = 64
+"""Newest finished requests that waits and first tokens are averaged over."""
+LEAST_REQUESTS: Final = 8
+"""Finished requests whose prompts say more than those of the last steps."""
+MOST_CORRECTION: Final = 3.0
+"""Factor that the weight of prompts is corrected by at most."""
+MOST_CAPACITIES: Final = 8
+"""Capacities of simulated prefix caches that are told apart."""
+LEAST_STEPS: Final = 8
+"""With a forward, before anything is said of them."""
+
+
+class Watch:
+    """Follows a session. Bounded memory; taking a record costs next to nothing, making a point some milliseconds."""
+
+    def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, header: Header | None) -> None:
+        self._ledgers = Ledgers()
+        self._pricing = UNPRICED if header is None else self._ledgers.begin(header)
+        self.config: EngineConfig | None = None if header is None else header.config
+        self._draft = None if header is None else header.draft_model
+        self._steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
+        self._requests: deque[RequestRecord] = deque(maxlen=MOST_REQUESTS)
+        self._shadows: dict[int | None, PrefixShadow] = {}
+        self._since_ns = 0
+        workload: dict[str, object] = {} if header is None else header.workload
+        concurrency, rate = workload.get("concurrency"), workload.get("rate")
+        self._is_trace = workload.get("arrivals") == "trace"
+        self._concurrency = concurrency if isinstance(concurrency, int) else None
+        self._rate = float(rate) if isinstance(rate, int | float) else None
+
+    def write(self, record: AnyRecord) -> None:
+        """Take the next record of the session, in the order of their time. A header begins a session anew."""
+        match record:
+            case StepRecord():
+                if not record.aborted and not record.settling:
+                    self._steps.append(record)
+            case RequestRecord():
+                if record.arrived_ns >= self._since_ns:
+                    self._requests.append(record)
+            case ConfigEvent():
+                self._change(record)
+            case TrafficEvent():
+                self._change_load(record)
+            case PrefixShadow():
+                self._add_shadow(record)
+            case Header():
+                self._begin(record)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Nothing is held that needs releasing."""
+
+    def point(
+        self,
+        times: StepTimes | None,
+        *,
+        curves: Mapping[DraftKind, AcceptanceCurve] | None = None,
+        variants: Mapping[str, ModelSummary] | None = None,
+        rules: Rules | None = None,
+    ) -> WorkingPoint | str:
+        """The working point now; or why there is none yet, as a sentence."""
+        if self.config is None:
+            return "This source does not say how it is configured."
+        drawn = sample(self._steps, self.config.block_tokens)
+        if drawn.n_forwards < LEAST_STEPS:
+            return "Too few steps have run under this configuration to predict from."
+        model = self._ledgers.model
+        has_draft = self.config.draft_model is not None
+        draft = self._draft if has_draft else None
+        memory = None if rules is None or model is None else rules.memory_bytes(self.config, model, draft)
+        waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
+        firsts = [r.first_token_ns - r.arrived_ns for r in self._requests if r.first_token_ns is not None]
+        outputs = [r.output_tokens for r in self._requests if r.output_tokens > 0]
+        figures = drawn.figures
+        figures["rounds"] = _as_in_the_long_run(figures["rounds"], figures["computed_per_token"], self._requests)
+        return WorkingPoint(
+            config=self.config,
+            pricing=self._pricing,
+            times=times,
+            **figures,
+            concurrency=None if self._is_trace or self._rate is not None else self._concurrency,
+            rate=self._rate,
+            wait_ns=sum(waits) / len(waits) if waits else None,
+            ttft_ns=sum(firsts) / len(firsts) if firsts else None,
+            tokens_per_request=sum(outputs) / len(outputs) if outputs else None,
+            curves=curves or {},
+            prefix_shadows=tuple(self._shadows.values()),
+            model=model,
+            draft_model=draft,
+            variants=variants or {},
+            rules=rules,
+            memory_bytes=memory,
+        )
+
+    def _change(self, event: ConfigEvent) -> None:
+        if event.kind == "refused":
+            return
+        self._pricing = self._ledgers.change(event)
+        if event.config is not None:
+            self.config = event.config
+        if "draft_model" in event.changes:
+            self._draft = event.draft_model
+        if event.changes:
+            self._forget(event.at_ns + (event.duration_ns or 0))
+
+    def _change_load(self, event: TrafficEvent) -> None:
+        changed = False
+        if event.concurrency is not None and event.concurrency != self._concurrency:
+            self._concurrency, changed = event.concurrency, True
+        if event.rate is not None and event.rate != self._rate:
+            self._rate, changed = event.rate, True
+        if changed:
+            self._forget(event.at_ns)
+
+    def _forget(self, at_ns: int) -> None:
+        """What came before is of another kind. What shadows found of the traffic stays true."""
+        self._steps.clear()
+        self._requests.clear()
+        self._since_ns = at_ns
+
+    def _add_shadow(self, shadow: PrefixShadow) -> None:
+        known = self._shadows.get(shadow.capacity_tokens)
+        if known is None:
+            if len(self._shadows) < MOST_CAPACITIES:
+                self._shadows[shadow.capacity_tokens] = shadow
+            return
+        self._shadows[shadow.capacity_tokens] = msgspec.structs.replace(
+            shadow,
+            requests=known.requests + shadow.requests,
+            lookup_tokens=known.lookup_tokens + shadow.lookup_tokens,
+            hit_tokens=known.hit_tokens + shadow.hit_tokens,
+            useful_hit_tokens=known.useful_hit_tokens + shadow.useful_hit_tokens,
+            evicted_blocks=known.evicted_blocks + shadow.evicted_blocks,
+        )
+
+
+def _as_in_the_long_run(
+    rounds: tuple[Round, ...], computed_per_token: float | None, requests: Collection[RequestRecord]
+) -> tuple[Round, ...]:
+    """Rounds whose prompts weigh as much as over the last requests: few begin within some hundred steps."""
+    tokens = sum(request.output_tokens for request in requests)
+    computed = sum(request.prompt_tokens - request.hit_tokens for request in requests)
+    if len(requests) < LEAST_REQUESTS or tokens <= 0 or computed <= 0 or not computed_per_token:
+        return rounds
+    factor = min(max(computed / tokens / computed_per_token, 1 / MOST_CORRECTION), MOST_CORRECTION)
+    return tuple(msgspec.structs.replace(one, chunk_weight=one.chunk_weight * factor) for one in rounds)

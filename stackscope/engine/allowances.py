@@ -1,0 +1,52 @@
+"""What configurations this engine would run, and what memory they would take: the rules that what-ifs go by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackscope.engine import refusals, sizing
+from stackscope.errors import ToggleRefusedError
+
+if TYPE_CHECKING:
+    from stackscope.records import ModelSummary
+    from stackscope.toggles import EngineConfig
+
+
+class Allowances:
+    """Answers without asking the engine: what only it finds out, such as memory that is not free, is not refused."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        """`cores` that the engine may use. `None`: not known."""
+        self.cores = cores
+
+    def refusal(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> str | None:
+        """Why it would not run, as a sentence. `None`: nothing is known against it."""
+        try:
+            self._size(config, model)
+        except ToggleRefusedError as error:
+            return str(error)
+        return refusals.refusal(
+            config,
+            model,
+            target_cannot=refusals.running_state(model),
+            draft_cannot=None if draft is None else refusals.running_state(draft),
+        )
+
+    def memory_bytes(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> int | None:
+        """Weights, KV cells and logit rows of both models and contexts. `None`: the configuration is refused."""
+        try:
+            size = self._size(config, model)
+        except ToggleRefusedError:
+            return None
+        models = [model] if draft is None else [model, draft]
+        return sum(one.tensor_bytes + sizing.memory_estimate(config, size, one) for one in models)
+
+    def cells(self, config: EngineConfig, model: ModelSummary) -> int | None:
+        """KV cells of the target's context. `None`: the configuration is refused."""
+        try:
+            return self._size(config, model).n_ctx
+        except ToggleRefusedError:
+            return None
+
+    def _size(self, config: EngineConfig, model: ModelSummary) -> sizing.ContextSize:
+        return sizing.resolve(config, model, usable_threads=self.cores or 1)
