@@ -153,7 +153,7 @@ class _Conditions:
         self._n += 1
         self._since_ns += step.phases.decode
         kind = kind_of(step)
-        if not self.sampled.wants(kind):
+        if not self.sampled.wants(kind, step.phases.decode):
             return
         shape = Shape.of(step)
         threads = self.pricing.threads or self.config.threads

@@ -132,7 +132,7 @@ def _unstarved(steps: Sequence[Kept]) -> tuple[list[Kept], float, float | None]:
     shares = [kept.share for kept in steps if kept.share is not None]
     if len(shares) < FEW:
         return list(steps), 0.0, None
-    best = min(1.0, float(np.quantile(shares, 0.75)))
+    best = min(1.0, float(np.quantile(shares, 0.9)))
     usable = [kept for kept in steps if kept.share is None or kept.share >= STARVED * best]
     return usable, 1.0 - len(usable) / len(steps), best
 

@@ -9,11 +9,16 @@ if TYPE_CHECKING:
     from stackscope.analysis.timing.design import Times
     from stackscope.records import StepRecord
 
-PER_KIND: Final = 16
+PER_KIND: Final = 48
 """Steps kept of each kind. A mean of so many is better than what one kind can teach about its neighbours."""
 
 MOST: Final = 640
 """Steps kept in all: a fit then takes some 10 ms."""
+
+PAUSE_NS: Final = 10_000_000
+"""Time of steps that has to pass between two that are kept, once a kind is known: keeping one takes some 50 µs."""
+FIRST: Final = 4
+"""Steps of a kind that are kept without waiting."""
 
 Kind = tuple[int, int, int, int, bool]
 
@@ -55,17 +60,22 @@ class Sampled:
         self._seen: dict[Kind, int] = {}
         self._kept: dict[Kind, list[Kept]] = {}
         self._n = 0
+        self._passed_ns = PAUSE_NS
 
     def __len__(self) -> int:
         return self._n
 
-    def wants(self, kind: Kind) -> bool:
-        """Count one more step of a kind; whether it should be kept."""
+    def wants(self, kind: Kind, taken_ns: int) -> bool:
+        """Count one more step of a kind, and the time it took; whether it should be kept."""
         seen = self._seen.get(kind, 0) + 1
         if len(self._seen) > 8 * MOST:
             self._seen.clear()
         self._seen[kind] = seen
-        return seen <= PER_KIND or seen % (seen // PER_KIND) == 0
+        self._passed_ns += taken_ns
+        if seen > FIRST and (self._passed_ns < PAUSE_NS or (seen > PER_KIND and seen % (seen // PER_KIND) != 0)):
+            return False
+        self._passed_ns = 0
+        return True
 
     def keep(self, kind: Kind, one: Kept) -> None:
         """Take a step in, and let another go when there are too many."""
