@@ -80,6 +80,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     threads: int | None = None
     """Engine threads. `None`: the physical cores that this process may use."""
+    shadows: bool = True
+    """Track beside the traffic what drafting and the prefix cache would do where they are off: 1 % of the time."""
+
     gpu_layers: int = -1
     """Layers offloaded where offload is supported; -1 is all."""
     main_gpu: int = 0
@@ -101,7 +104,7 @@ class ToggleKind(StrEnum):
 LIVE_FIELDS: Final = frozenset(
     {
         "speculation", "draft_length", "adaptive_draft", "ngram_min", "ngram_max", "synthetic_acceptance",
-        "prefix_cache", "cache_tokens", "slots", "token_budget", "threads", "seed",
+        "prefix_cache", "cache_tokens", "slots", "token_budget", "threads", "seed", "shadows",
     }
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stackscope.engine.llama import Batch
+    from stackscope.engine.scheduler import Plan
     from stackscope.engine.sequence import Sequence
     from stackscope.records import Ubatch, WorkPhase
 
@@ -62,6 +63,16 @@ class Rows:
         self.entries: list[Entry] = []
         self.n = 0
         self.n_outputs = 0
+
+
+def fill_plan(batch: Batch, running: list[Sequence], plan: Plan) -> Rows:
+    """The rows of a plan for these running sequences."""
+    if len(plan.decode) == len(running):
+        return fill(batch, running, [])
+    by_slot = {s.slot: s for s in running}
+    decoding = [by_slot[slot] for slot, _ in plan.decode]
+    prefills = [(by_slot[slot], n) for slot, n in plan.prefill]
+    return fill(batch, decoding, prefills)
 
 
 def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, int]]) -> Rows:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from stackscope.engine.devices import Device
     from stackscope.engine.turn import Turn
-    from stackscope.records import ConfigEvent, FinishReason, ModelSummary, RequestRecord
+    from stackscope.records import AnyRecord, ConfigEvent, FinishReason, ModelSummary
     from stackscope.toggles import EngineConfig
     from stackscope.workload.jobs import Job, Tokenizer
 
@@ -54,7 +54,7 @@ class EngineLike(Protocol):
     def idle(self) -> None: ...
     def reconfigure(self, config: EngineConfig, by: str = "user") -> ConfigEvent: ...
     def interrupt(self) -> None: ...
-    def drain(self, reason: FinishReason = "cancelled") -> list[RequestRecord]: ...
+    def drain(self, reason: FinishReason = "cancelled") -> Sequence[AnyRecord]: ...
 
 
 class TrafficLike(Protocol):

@@ -15,6 +15,7 @@ from stackscope.engine.ubatches import split_equal
 from stackscope.records import DraftForward
 
 if TYPE_CHECKING:
+    from stackscope.engine.backend import Backend
     from stackscope.engine.llama import Context
     from stackscope.engine.memory import Memory
     from stackscope.engine.residents import Residents
@@ -98,6 +99,16 @@ class NgramDrafts:
             sequence.draft = drafter.propose(n)
             sequence.draft_q = [None] * len(sequence.draft)
         return Drafted()
+
+
+def draft_source(config: EngineConfig, backend: Backend, residents: Residents) -> DraftSource | None:
+    """The source that a configuration asks for. `None`: nothing is drafted."""
+    if config.speculation == "ngram":
+        return NgramDrafts(config.ngram_min, config.ngram_max)
+    if config.speculation == "draft":
+        assert backend.draft is not None
+        return ModelDrafts(backend.draft, backend.memory, residents)
+    return None
 
 
 class ModelDrafts:

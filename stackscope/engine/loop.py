@@ -13,10 +13,11 @@ import msgspec
 
 from stackscope.engine import batching, changes, outcome, stopwatch
 from stackscope.engine.abort import AbortFlag
+from stackscope.engine.aside import Aside
 from stackscope.engine.backend import Backend
 from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
-from stackscope.engine.drafts import Drafted, DraftSource, KeepUp, ModelDrafts, NgramDrafts, Want, wish
+from stackscope.engine.drafts import Drafted, KeepUp, Want, draft_source, wish
 from stackscope.engine.llama import DecodeStatus, devices, library_description, start_library
 from stackscope.engine.openmp import usable_cores
 from stackscope.engine.requests import Requests, problem_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stackscope.engine.scheduler import Plan
-    from stackscope.records import ConfigEvent, FinishReason, ModelSummary, RequestRecord
+    from stackscope.records import AnyRecord, ConfigEvent, FinishReason, ModelSummary
     from stackscope.toggles import EngineConfig
     from stackscope.workload.jobs import Job, Tokenizer
 
@@ -86,6 +87,7 @@ class Engine:
         self._resume_ns: int | None = None
         self._n_steps = 0
         self._requests = Requests()
+        self._aside = Aside(clock)
         self.vocabulary = Vocabulary(backend.model)
         self.install(backend, config)
 
@@ -136,12 +138,12 @@ class Engine:
         if sequence is not None:
             self._end(sequence, "cancelled")
 
-    def drain(self, reason: FinishReason = "cancelled") -> list[RequestRecord]:
-        """End everything in flight and hand out the records."""
+    def drain(self, reason: FinishReason = "cancelled") -> list[AnyRecord]:
+        """End everything in flight and hand out the last records."""
         for sequence in list(self._requests):
             self._end(sequence, reason)
         finished, _, _ = self._requests.take()
-        return list(finished)
+        return [*finished, *self._aside.take(self.epoch)]
 
     def interrupt(self) -> None:
         """Cut short the forward in progress, from any thread; its rows are redone in the next step."""
@@ -177,7 +179,8 @@ class Engine:
         self.vocabulary.attach(backend.model)
         self._residents = Residents(backend, config)
         self._chooser = Chooser(self.vocabulary.is_end, config.seed)
-        self._source = self._draft_source(config)
+        self._source = draft_source(config, backend, self._residents)
+        self._aside.install(backend, config)
         self._governor = None if backend.can_abort else BudgetGovernor()
         self._cursor = -1
         for sequence in list(self._requests):
@@ -186,11 +189,13 @@ class Engine:
 
     def release_backend(self) -> None:
         """Stop using the backend and free its contexts; its models stay loaded."""
+        self._aside.release(self.epoch)
         self.backend.close_contexts()
 
     def apply_live(self, config: EngineConfig) -> None:
         """Bring a configuration into force that differs in live settings only."""
         before, self.config = self.config, config
+        self._aside.reconfigure(config, self.epoch)
         if config.threads != before.threads:
             self.backend.set_threads(config.threads)
         if config.seed != before.seed:
@@ -204,19 +209,11 @@ class Engine:
                 sequence.forget_ngrams()
             if not config.adaptive_draft:
                 sequence.adaptive = None
-        self._source = self._draft_source(config)
+        self._source = draft_source(config, self.backend, self._residents)
         for sequence in self._requests.running[config.slots :]:
             # What it holds goes to the prefix cache first, so that taking it up again costs little.
             self._residents.remember_all(sequence)
         self._put_back(config.slots)
-
-    def _draft_source(self, config: EngineConfig) -> DraftSource | None:
-        if config.speculation == "ngram":
-            return NgramDrafts(config.ngram_min, config.ngram_max)
-        if config.speculation == "draft":
-            assert self.backend.draft is not None
-            return ModelDrafts(self.backend.draft, self.backend.memory, self._residents)
-        return None
 
     def put_back_all(self) -> int:
         """Return every running request to the front of the queue, oldest first; how many there were."""
@@ -232,6 +229,7 @@ class Engine:
 
     def close(self) -> None:
         """Free everything native, in order."""
+        self._aside.release(self.epoch)
         self.backend.close()
 
     # The step
@@ -240,9 +238,11 @@ class Engine:
         """Run one step. `None`: there was nothing to do. Raises `EngineError` when the library failed."""
         watch = self._watch
         watch.begin(self._resume_ns)
-        self._requests.admit(
+        admitted = self._requests.admit(
             self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
         )
+        if admitted:
+            self._aside.admitted(admitted)
         watch.lap(stopwatch.ADMIT)
         if self._requests.has_ended:  # Cancelled or refused: said before a forward, which may take seconds.
             return self._turn(Rows(), Drafted(), 0, None)
@@ -256,7 +256,7 @@ class Engine:
         if drafted.aborted:
             self.backend.abort.lower()
             return self._turn(Rows(), drafted, preempted, None, aborted=True)
-        rows = self._fill(plan)
+        rows = batching.fill_plan(self.backend.target.batch, self._requests.running, plan)
         watch.lap(stopwatch.BUILD)
         if rows.n == 0:
             return self._turn(rows, drafted, preempted, None)
@@ -316,15 +316,6 @@ class Engine:
         keep_up = [KeepUp(by_slot[slot], by_slot[slot].kv + n) for slot, n in plan.prefill]
         return self._source.propose(wants, keep_up, self.config.token_budget)
 
-    def _fill(self, plan: Plan) -> Rows:
-        running = self._requests.running
-        if len(plan.decode) == len(running):
-            return batching.fill(self.backend.target.batch, running, [])
-        by_slot = {s.slot: s for s in running}
-        decoding = [by_slot[slot] for slot, _ in plan.decode]
-        prefills = [(by_slot[slot], n) for slot, n in plan.prefill]
-        return batching.fill(self.backend.target.batch, decoding, prefills)
-
     def _forward(self, rows: Rows) -> tuple[int, int]:
         """(status, CPU time of the process) of the forward; makes room once if the cache says there is none."""
         target = self.backend.target
@@ -374,6 +365,8 @@ class Engine:
         cache = self._residents.take_counters()
         kv_cells = self._residents.cells_used(self._requests.running)
         watch.lap(stopwatch.OTHER)
+        aside = self._aside.observe(rows.entries, self._requests, preempted=preempted, epoch=self.epoch)
+        watch.lap(stopwatch.SHADOW)
         step = StepRecord(
             n=self._n_steps,
             start_ns=watch.start_ns,
@@ -395,4 +388,4 @@ class Engine:
         )
         self._n_steps += 1
         self._resume_ns = watch.last_ns
-        return Turn(step, *self._requests.take())
+        return Turn(step, *self._requests.take(), aside)

@@ -55,15 +55,16 @@ class Requests:
         """The running sequence of a slot."""
         return next(s for s in self.running if s.slot == slot)
 
-    def admit(self, residents: Residents, *, slots: int, n_slots: int, now_ns: int) -> None:
-        """Move requests from the queue to free slots, with whatever prefix the cache has of them.
+    def admit(self, residents: Residents, *, slots: int, n_slots: int, now_ns: int) -> list[Sequence]:
+        """Move requests from the queue to free slots, with whatever prefix the cache has of them; which they were.
 
         `slots` is the limit in force, `n_slots` the number that exist.
         """
+        admitted: list[Sequence] = []
         while self.queue and len(self.running) < slots:
             sequence = self.queue[0]
             if not residents.admits(sequence, self.running):
-                return
+                break
             self.queue.popleft()
             taken = {s.slot for s in self.running}
             sequence.slot = next(slot for slot in range(n_slots) if slot not in taken)
@@ -74,6 +75,8 @@ class Requests:
                 sequence.admitted_ns = now_ns
                 sequence.hit_tokens = sequence.kv
             self.running.append(sequence)
+            admitted.append(sequence)
+        return admitted
 
     def put_back(self, sequence: Sequence, residents: Residents) -> None:
         """Return a running request to the front of the queue; what it generated stays, its KV does not."""
@@ -105,6 +108,7 @@ class Requests:
     def refuse(self, sequence: Sequence, reason: FinishReason, *, at_ns: int, error: str | None = None) -> None:
         """Hand out the record of a request that is in neither list."""
         sequence.slot = -1
+        sequence.is_over = True
         self._finished.append(sequence.record(at_ns=at_ns, reason=reason, error=error))
         self._answers.append(Answer(sequence.job.id, tuple(sequence.tokens[sequence.n_prompt : sequence.n].tolist())))
 

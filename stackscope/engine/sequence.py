@@ -30,7 +30,7 @@ class Sequence:
 
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
-        "is_invalid", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
+        "is_invalid", "is_over", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
         "n_requeued", "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
     )  # fmt: skip
 
@@ -63,6 +63,8 @@ class Sequence:
         self.hit_tokens = 0
         self.is_invalid = False
         """Some of its drafts were accepted whatever they were: it is no longer what the model says."""
+        self.is_over = False
+        """It has ended, and nothing will be added to its tokens."""
         self.prefilled = 0
         """Most positions ever prefilled: a hit below it only spares work that was thrown away."""
         self.remembered = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from stackscope.records import RequestRecord, StepRecord
+    from stackscope.records import AnyRecord, RequestRecord, StepRecord
 
 
 class TextDelta(NamedTuple):
@@ -29,3 +29,5 @@ class Turn(NamedTuple):
     finished: tuple[RequestRecord, ...]
     answers: tuple[Answer, ...]
     texts: tuple[TextDelta, ...]
+    aside: tuple[AnyRecord, ...] = ()
+    """What was found out beside the step."""

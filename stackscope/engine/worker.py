@@ -76,7 +76,6 @@ class Worker:
             for command in commands:
                 self._obey(command)
             if self._is_quitting:
-                self._outbox.record(*self._engine.drain("cancelled"))
                 break
             if not self._is_draining:
                 self._offer()
@@ -93,6 +92,7 @@ class Worker:
                     commands = self._rest()
                     continue
             commands = self._inbox.take()
+        self._outbox.record(*self._engine.drain("cancelled"))
         is_cut_short = self._is_quitting or self._is_draining
         self._outbox.message(wire.Done(reason="interrupted" if is_cut_short else "done"))
 
@@ -124,7 +124,7 @@ class Worker:
 
     def _deliver(self, turn: Turn) -> None:
         outbox = self._outbox
-        outbox.record(turn.step, *turn.finished)
+        outbox.record(turn.step, *turn.finished, *turn.aside)
         for answer in turn.answers:
             self._traffic.finished(answer.request, answer.tokens)
         if self._shows_text and turn.texts:

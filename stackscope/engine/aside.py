@@ -1,0 +1,87 @@
+"""What the engine does beside its steps, in the time that is stamped `shadow`: the loop tells it what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackscope.engine.shadows.budget import Clocks
+from stackscope.engine.shadows.prefixes import Admission
+from stackscope.engine.shadows.shadows import Shadows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Sequence as Many
+
+    from stackscope.engine.backend import Backend
+    from stackscope.engine.batching import Entry
+    from stackscope.engine.requests import Requests
+    from stackscope.engine.sequence import Sequence
+    from stackscope.records import AnyRecord
+    from stackscope.toggles import EngineConfig
+
+
+class Aside:
+    """Called once per step, at its end. Its records go out with the step's."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.shadows: Shadows | None = None
+        """`None`: they are switched off."""
+        self._clocks = Clocks(wall=clock)
+        self._backend: Backend | None = None
+        self._admitted: list[Admission] = []
+        self._records: list[AnyRecord] = []
+
+    # Configuration
+
+    def install(self, backend: Backend, config: EngineConfig) -> None:
+        """Begin with a backend; what was there before was released."""
+        self._backend = backend
+        if config.shadows:
+            self.shadows = Shadows(backend, config, self._clocks)
+
+    def reconfigure(self, config: EngineConfig, epoch: int) -> None:
+        """Follow the live settings. `epoch` is still that of the settings before."""
+        if self.shadows is None:
+            if self._backend is not None:
+                self.install(self._backend, config)
+        elif config.shadows:
+            self._records += self.shadows.reconfigure(config, epoch)
+        else:
+            self.release(epoch)
+
+    def release(self, epoch: int) -> None:
+        """Let go of the backend, whose contexts are about to be freed."""
+        if self.shadows is not None:
+            self._records += self.shadows.take(epoch)
+            self.shadows.close()
+            self.shadows = None
+
+    # Steps
+
+    def admitted(self, sequences: Many[Sequence]) -> None:
+        """Note who was admitted, before the forward changes them."""
+        if self.shadows is not None:
+            self._admitted += [Admission(s, s.slot, s.n, s.prefilled) for s in sequences]
+
+    def observe(self, entries: Many[Entry], requests: Requests, *, preempted: int, epoch: int) -> tuple[AnyRecord, ...]:
+        """Look on at the end of a step. `entries` are those of the forward, already committed."""
+        shadows = self.shadows
+        if shadows is not None:
+            prefilled = [e.sequence for e in entries if e.phase == "prefill" and e.outputs > 0]
+            has_ended = requests.has_ended or preempted > 0
+            records = shadows.observe(self._admitted, prefilled, requests.running, has_ended=has_ended, epoch=epoch)
+            if self._admitted:
+                self._admitted = []
+            if records:
+                self._records += records
+        return self._take() if self._records else ()
+
+    def take(self, epoch: int) -> tuple[AnyRecord, ...]:
+        """What was not told yet, now that the session ends."""
+        if self.shadows is not None:
+            self._records += self.shadows.take(epoch)
+        return self._take()
+
+    def _take(self) -> tuple[AnyRecord, ...]:
+        taken, self._records = tuple(self._records), []
+        return taken

@@ -1,0 +1,194 @@
+"""What a prefix cache would have found: looked up in trees that hold tokens and no KV.
+
+While the cache is off, a cache as it would be: with its paths, its capacity, the cells that running requests leave it,
+and least recently used prefixes going first. While it is on, one that forgets nothing, to tell what the real one lost
+by being too small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from stackscope.engine.prefix_cache import PrefixCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Many
+
+    from numpy.typing import NDArray
+
+    from stackscope.engine.sequence import Sequence
+    from stackscope.engine.shadows.budget import Clocks, Purse
+    from stackscope.engine.sizing import ContextSize
+    from stackscope.toggles import EngineConfig
+
+MOST_BLOCKS: Final = 200_000
+"""Blocks that the tree without a limit remembers (at least half as many): some 100 bytes each."""
+_EVICTED_SHARE: Final = 32
+"""As `residents.EVICTED_SHARE`: cells are given up by this part of the context at least."""
+
+
+class Admission(NamedTuple):
+    """A request at the moment of its admission."""
+
+    sequence: Sequence
+    slot: int
+    n: int
+    """Tokens that it had."""
+    prefilled: int
+    """Of those, the ones that were prefilled once before: finding them again spares only work that was thrown away."""
+
+
+class Endless:
+    """Every block of tokens that was ever offered, known by a hash of all tokens up to its end.
+
+    The hash is multilinear, Σ weight[i] × (token[i] + 1) mod 2⁶⁴ with random odd weights (as in
+    `prefix_paths.EvictionMemory`): one running sum knows every prefix, and none needs a path or an id.
+    """
+
+    def __init__(self, block_tokens: int) -> None:
+        self._block = block_tokens
+        self._weights = np.empty(0, np.uint64)
+        self._newer: set[int] = set()
+        self._older: set[int] = set()
+
+    def look_up(self, tokens: NDArray[np.int32]) -> int:
+        """Length of the longest prefix, in whole blocks, that was offered before."""
+        newer, older = self._newer, self._older
+        for index, end in enumerate(self._ends(tokens)):
+            if end not in newer:
+                if end not in older:
+                    return index * self._block
+                newer.add(end)
+        return len(tokens) // self._block * self._block
+
+    def offer(self, tokens: NDArray[np.int32]) -> None:
+        """Remember the whole blocks of these tokens."""
+        self._newer.update(self._ends(tokens))
+        if len(self._newer) > MOST_BLOCKS // 2:
+            self._newer, self._older = set(), self._newer
+
+    def _ends(self, tokens: NDArray[np.int32]) -> list[int]:
+        n = len(tokens) // self._block * self._block
+        if n > len(self._weights):
+            rng = np.random.default_rng(0)
+            self._weights = rng.integers(0, 1 << 64, 2 * n, np.uint64) | np.uint64(1)
+        sums = np.cumsum((tokens[:n].astype(np.uint64) + np.uint64(1)) * self._weights[:n])
+        ends: list[int] = sums[self._block - 1 :: self._block].tolist()
+        return ends
+
+
+class PrefixShadow:
+    """Looks up what is admitted, and is offered what the real cache is or would be offered.
+
+    It sees every request, for what one finds depends on those before. When its purse is empty it sees none until that
+    is filled again: what it missed meanwhile it cannot find, so it errs on the side of too little.
+    """
+
+    def __init__(self, purse: Purse, clocks: Clocks, config: EngineConfig, size: ContextSize) -> None:
+        self.requests = 0
+        self.lookup_tokens = 0
+        self.hit_tokens = 0
+        self.useful_hit_tokens = 0
+        self.cpu_ns = 0
+        self._purse = purse
+        self._clock = clocks.thread
+        self._size = size
+        self._block_tokens = config.block_tokens
+        self._held: dict[Sequence, int] = {}
+        """Requests that were looked up, with the slots that they had then."""
+        self._evicted_seen = 0
+        self._begin(config)
+
+    def _begin(self, config: EngineConfig) -> None:
+        size = self._size
+        self._is_real = config.prefix_cache
+        self._held.clear()
+        self._evicted_seen = 0
+        self._endless = Endless(self._block_tokens) if self._is_real else None
+        self._cache: PrefixCache | None = None
+        self.capacity_tokens: int | None = None
+        """What idle prefixes may hold. `None`: no limit."""
+        if not self._is_real:
+            self.capacity_tokens = size.n_ctx if config.cache_tokens is None else config.cache_tokens
+            self._cache = PrefixCache(
+                list(size.path_ids),
+                block_tokens=self._block_tokens,
+                capacity_tokens=config.cache_tokens,
+                shared=size.is_unified,
+            )
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Follow the live settings: switched, the real cache begins empty, and so does this."""
+        if config.prefix_cache != self._is_real:
+            self._begin(config)
+        elif self._cache is not None:
+            self._cache.set_capacity(config.cache_tokens)
+            self.capacity_tokens = self._size.n_ctx if config.cache_tokens is None else config.cache_tokens
+
+    def observe(self, admitted: Many[Admission], prefilled: Many[Sequence], running: Many[Sequence]) -> None:
+        """What happened in a step, in this order: admissions, prompts that were done with, and what left its slot."""
+        before = self._clock()
+        for admission in admitted:
+            for sequence, slot in list(self._held.items()):
+                if slot == admission.slot or sequence is admission.sequence:
+                    self._let_go(sequence)  # It ended, or was put back, between two steps.
+            if self._purse.is_open:
+                self._admit(admission)
+        for sequence in prefilled:
+            if sequence in self._held and self._size.is_unified:
+                self._offer(sequence, running)
+        for sequence, slot in list(self._held.items()):
+            if sequence.slot != slot:
+                self._let_go(sequence)
+        took = self._clock() - before
+        self.cpu_ns += took
+        self._purse.spend(took)
+
+    def take_evicted(self) -> int:
+        """Blocks that the cache gave up since the last call."""
+        if self._cache is None:
+            return 0
+        evicted = self._cache.blocks_evicted - self._evicted_seen
+        self._evicted_seen += evicted
+        return evicted
+
+    def _admit(self, admission: Admission) -> None:
+        sequence, slot, n, prefilled = admission
+        limit = n - 1  # The last token is always computed: its logits are needed.
+        if self._endless is not None:
+            found = self._endless.look_up(sequence.tokens[:limit])
+        else:
+            cache = self._cache
+            assert cache is not None
+            match = cache.match(sequence.tokens[:limit])
+            found = match.tokens
+            cache.attach(match, slot)
+        self.requests += 1
+        self.lookup_tokens += limit // self._block_tokens * self._block_tokens
+        self.hit_tokens += found
+        self.useful_hit_tokens += max(0, found - prefilled)
+        self._held[sequence] = slot
+
+    def _offer(self, sequence: Sequence, running: Many[Sequence]) -> None:
+        tokens = sequence.tokens[: sequence.kv]
+        if self._endless is not None:
+            self._endless.offer(tokens)
+            return
+        cache = self._cache
+        assert cache is not None
+        cache.insert(tokens, self._held[sequence])
+        if self._size.is_unified:
+            over = cache.used_cells(sum([s.kv for s in running])) - self._size.n_ctx
+            if over > 0:
+                cache.evict(max(over, self._size.n_ctx // _EVICTED_SHARE))
+
+    def _let_go(self, sequence: Sequence) -> None:
+        """A request has left its slot: one that has ended leaves what it held to the cache."""
+        slot = self._held[sequence]
+        if sequence.is_over:
+            self._offer(sequence, ())
+        del self._held[sequence]
+        if self._cache is not None:
+            self._cache.release(slot)
