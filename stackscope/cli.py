@@ -288,6 +288,58 @@ calibrate.__signature__ = inspect.Signature(calibrate_parameters())  # type: ign
 app.command()(calibrate)
 
 
+def ablate(config: Path | None = None, **given: object) -> None:
+    """Measure what each optimisation buys alone, what all buy together, and how they get along.
+
+    Every setting is switched on and off under the same traffic, in blocks in which each combination runs once. Without
+    options: weights, prefix cache and speculation on the bundled target, inflated to 200 MB; some minutes. What was
+    interrupted, or killed, goes on with --folder.
+    """
+    with reporting():
+        from stackscope.commands.ablate import AblateOptions
+        from stackscope.commands.ablate import ablate as measure
+
+        asked = AblateOptions(**{name: given.pop(name) for name in ABLATE})  # type: ignore[arg-type]
+        raise typer.Exit(measure(given, asked, config=config))
+
+
+ABLATE: Final[dict[str, tuple[Any, Any]]] = {
+    "factors": (
+        typer.Option(None, "--factors", help="Settings to switch: speculation=draft,weights=Q8_0,draft_length=3:7."),
+        str | None,
+    ),
+    "is_full": (typer.Option(False, "--full", help="Measure every combination, so that pairs are named."), bool),
+    "blocks": (
+        typer.Option(None, "--blocks", help="Exactly so many blocks (8, fewer or more as it takes)."),
+        int | None,
+    ),
+    "minutes": (typer.Option(None, "--minutes", help="Add no block that would end later (10)."), float | None),
+    "is_quick": (typer.Option(False, "--quick", help="Three blocks and half the requests: wide intervals."), bool),
+    "folder": (
+        typer.Option(None, "--folder", help="Where results go; one that has some is gone on with."),
+        Path | None,
+    ),
+    "json": (typer.Option(False, "--json", help="Print JSON for machines."), bool),
+}
+"""The options of `ablate` beside those of a run."""
+
+
+def experiment_parameters(own: dict[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+    """The options of an experiment: its own, and those of a run that are about engine, traffic and limits."""
+    left_out = {"duration", "record", "record_text", "json", *own}
+    shown = {
+        option.name
+        for option in OPTIONS
+        if option.targets[0].partition(".")[0] != "screen" and option.name not in left_out
+    }
+    mine = [_named(name, option, kind) for name, (option, kind) in own.items()]
+    return [*mine, *(parameter for parameter in run_parameters() if parameter.name in shown | {"config"})]
+
+
+ablate.__signature__ = inspect.Signature(experiment_parameters(ABLATE))  # type: ignore[attr-defined]
+app.command()(ablate)
+
+
 @models_app.callback(invoke_without_command=True)
 def models(context: typer.Context) -> None:
     """Models: what there is, what is in one, and making variants."""

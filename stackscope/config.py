@@ -68,17 +68,19 @@ def resolve(
     config: Path | None = None,
     environment: Mapping[str, str] | None = None,
     default_requests: int | None = DEFAULT_REQUESTS,
+    defaults: Mapping[str, object] | None = None,
 ) -> RunOptions:
     """The run that these options ask for, over the environment, over the settings file, over the defaults.
 
-    `default_requests` ends a run that was given no end; `None` leaves it without one.
+    `default_requests` ends a run that was given no end; `None` leaves it without one. `defaults` are options, by name,
+    of a command whose defaults are its own.
 
     `options` are those given on the command line, by `Option.name`. `config` names the settings file; `None` takes that
     of `STACKSCOPE_CONFIG`, or the user's own where it exists. Raises `UsageError`, naming the option, the variable or
     the file and key, and `WorkloadError` for traffic that contradicts itself.
     """
     variables = os.environ if environment is None else environment
-    given: dict[str, Given] = {}
+    given = _layer(_from_options({} if defaults is None else defaults))
     path = settings_file(config, variables)
     if path is not None:
         given |= _layer(read_settings(path))
@@ -202,6 +204,21 @@ def _from_options(options: Mapping[str, object]) -> dict[str, Given]:
         for key in option.targets:
             settings[key] = Given(_convert(key, value, origin=origin, is_text=isinstance(value, str)), origin)
     return settings
+
+
+def engine_settings(name: str, text: str, *, origin: str) -> dict[str, object]:
+    """The fields of `EngineConfig` that an option of a run sets, by its name without dashes (`kv_type`: two of them).
+
+    Raises `UsageError`, which names `origin`, for an option that sets no engine setting or a value that it cannot have.
+    """
+    named = {option.name: option.targets for option in OPTIONS if option.targets[0].startswith("engine.")}
+    if name not in named:
+        raise UsageError(f"{origin}: there is no setting {name} of the engine.", remedy=_suggestion(name, list(named)))
+    return {
+        key.partition(".")[2]: _convert(key, text, origin=origin, is_text=True)
+        for key in named[name]
+        if key.startswith("engine.")
+    }
 
 
 def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:

@@ -1,0 +1,235 @@
+"""`stackscope ablate`: what each optimisation buys alone, what all buy together, and how they get along."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from stackscope import config as settings
+from stackscope.commands.experiment_models import inflated_target, teller, weights_finder
+from stackscope.commands.experiment_progress import ExperimentProgress
+from stackscope.commands.interrupts import Interrupts
+from stackscope.errors import StackscopeError, UsageError
+from stackscope.experiments import effects
+from stackscope.experiments.blocks import conduct
+from stackscope.experiments.cells import parse_factors
+from stackscope.experiments.plan import (
+    MOST_BLOCKS,
+    QUICK_BLOCKS,
+    Blocks,
+    Limits,
+    Plan,
+    with_warmup,
+)
+from stackscope.experiments.runs import Stopped, run_cell
+from stackscope.experiments.state import StateFile
+from stackscope.launch import with_models
+from stackscope.model.catalog import bundled_draft
+from stackscope.model.ftypes import split_type
+from stackscope.report import ablation as report
+from stackscope.report import output
+from stackscope.session.format import SUFFIX
+from stackscope.session.paths import recording_folder, recording_name
+from stackscope.workload import check
+from stackscope.workload.spec import Length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stackscope.experiments.state import CellRun
+    from stackscope.toggles import EngineConfig
+    from stackscope.workload.spec import WorkloadSpec
+
+KIND: Final = "ablation"
+
+SIGNALLED: Final = 128
+"""Exit status after a signal, as shells count: this and its number."""
+
+DEFAULTS: Final = {"concurrency": 1, "ignore_eos": True}
+"""Options of a run that are others here: every cell generates the same number of tokens, one request at a time."""
+
+REQUESTS, QUICK_REQUESTS = 10, 5
+PROMPT: Final = Length.uniform(96, 192)
+"""Of the code workload; prompts of its files are prefixes of one another."""
+DOCUMENTS: Final = 2
+OUTPUT: Final = Length.fixed(32)
+
+WEIGHTS: Final = "Q8_0"
+
+FLOATS: Final = ("f16", "bf16", "f32")
+
+
+class AblateOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of an ablation beside the options of a run."""
+
+    factors: str | None = None
+    """Settings with their values, separated by commas. `None`: weights, prefix cache and speculation."""
+    is_full: bool = False
+    blocks: int | None = None
+    """Exactly so many. `None`: as many as the intervals need."""
+    minutes: float | None = None
+    """No block is added that would end later. `None`: ten."""
+    is_quick: bool = False
+    folder: Path | None = None
+    """For the recordings and the results; one that has an ablation is gone on with."""
+    json: bool = False
+
+
+def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | None = None) -> int:
+    """Run the ablation, or what is missing of it, print what it shows; the exit status. Raises `StackscopeError`."""
+    say = teller(is_quiet=asked.json)
+    is_alone = (
+        asked.folder is not None
+        and not any(
+            value is not None for value in [*given.values(), config, asked.factors, asked.blocks, asked.minutes]
+        )
+        and not (asked.is_full or asked.is_quick)
+    )
+    plan = None if is_alone else plan_of(given, asked, config=config, say=say)
+    folder = asked.folder or _new_folder(plan)
+    with StateFile.open(folder, KIND, plan) as state:
+        plan = msgspec.convert(state.plan, Plan)
+        return _Conducted(plan, state, folder, is_json=asked.json).run()
+
+
+def plan_of(
+    given: Mapping[str, object], asked: AblateOptions, *, config: Path | None, say: Callable[[str], None]
+) -> Plan:
+    """The plan for what was asked; models that it needs are made. Raises `StackscopeError`."""
+    options = settings.resolve(
+        given,
+        config=config,
+        default_requests=QUICK_REQUESTS if asked.is_quick else REQUESTS,
+        defaults=DEFAULTS,
+    )
+    base = _models(options.engine, say)
+    texts = _factor_texts(options.engine, base) if asked.factors is None else asked.factors.split(",")
+    workload = with_warmup(_workload(options.workload))
+    check.check(workload)
+    service = options.limits.service
+    return Plan(
+        base=base,
+        factors=parse_factors(texts, base, weights_finder(base.model, say)),
+        is_full=asked.is_full,
+        workload=workload,
+        limits=Limits(ttft_ns=service.ttft_ns, tpot_ns=service.tpot_ns),
+        blocks=blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick),
+        is_quick=asked.is_quick,
+        is_recorded=options.output.record,
+    )
+
+
+def blocks_of(n: int | None, minutes: float | None, *, is_quick: bool) -> Blocks:
+    """How often everything is repeated. Raises `UsageError`."""
+    if n is not None and not 2 <= n <= 1_000:
+        raise UsageError(f"{n} blocks give no interval.", remedy="Give at least 2 --blocks.")
+    if minutes is not None and not 0 < minutes <= 100_000:
+        raise UsageError(f"A limit of {minutes:g} minutes makes no sense.", remedy="Give a positive number.")
+    if n is None and is_quick:
+        n = QUICK_BLOCKS
+    if n is not None:
+        return Blocks(first=n, least=n, most=max(n, MOST_BLOCKS), is_adaptive=False, seconds=None)
+    return Blocks() if minutes is None else Blocks(seconds=minutes * 60)
+
+
+def _models(engine: EngineConfig, say: Callable[[str], None]) -> EngineConfig:
+    """The configuration with its models: the bundled pair, its target inflated, where none was named."""
+    if not engine.model:
+        draft = str(bundled_draft()) if engine.draft_model is None else engine.draft_model
+        engine = msgspec.structs.replace(engine, model=str(inflated_target(say)), draft_model=draft)
+    return with_models(engine)
+
+
+def _factor_texts(engine: EngineConfig, base: EngineConfig) -> list[str]:
+    """The optimisations of the field that these models can have."""
+    _, kind = split_type(Path(base.model).stem)
+    texts = [f"weights={WEIGHTS}"] if not engine.model or kind.strip("-._").lower() in FLOATS else []
+    return [*texts, "prefix_cache=on", f"speculation={'ngram' if base.draft_model is None else 'draft'}"]
+
+
+def _workload(workload: WorkloadSpec) -> WorkloadSpec:
+    """With lengths that make a run of some seconds, where none were given."""
+    changes: dict[str, Any] = {}
+    if workload.name is not None and workload.output_tokens is None:
+        changes["output_tokens"] = OUTPUT
+    if workload.name == "code":
+        changes |= {"prompt_tokens": workload.prompt_tokens or PROMPT}
+        changes |= {"documents": DOCUMENTS if workload.documents is None else workload.documents}
+    return msgspec.structs.replace(workload, **changes)
+
+
+def _new_folder(plan: Plan | None) -> Path:
+    """A folder of its own, beside the recordings of runs."""
+    assert plan is not None
+    name = recording_name(datetime.now().astimezone(), KIND, Path(plan.base.model).stem).removesuffix(SUFFIX)
+    return recording_folder() / name
+
+
+class _Conducted:
+    """An ablation from its first missing run to the report."""
+
+    def __init__(self, plan: Plan, state: StateFile, folder: Path, *, is_json: bool) -> None:
+        self._plan = plan
+        self._state = state
+        self._folder = folder
+        self._is_json = is_json
+        self._interrupts = Interrupts()
+        self._facts = check.check(plan.workload)
+
+    def run(self) -> int:
+        plan = self._plan
+        with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
+            conduct(
+                self._state,
+                plan.cells,
+                plan.blocks,
+                plan.workload.seed,
+                run=self._run_cell,
+                is_enough=partial(effects.is_precise, plan),
+                progress=lambda standing: progress.take(standing, plan.label(standing.cell)),
+            )
+        self._report()
+        received = self._interrupts.received
+        return 0 if received is None else SIGNALLED + received
+
+    def _run_cell(self, block: int, cell: int) -> CellRun:
+        if self._is_stopping():
+            raise Stopped
+        plan = self._plan
+        try:
+            return run_cell(
+                plan.config(cell),
+                plan.workload,
+                self._facts,
+                block=block,
+                cell=cell,
+                limits=plan.limits.service,
+                recording=self._folder / f"block-{block + 1:02}-cell-{cell}{SUFFIX}" if plan.is_recorded else None,
+                is_stopping=self._is_stopping,
+            )
+        except StackscopeError as error:
+            error.message = f"{plan.label(cell)} in block {block + 1}: {error.message}"
+            raise
+
+    def _is_stopping(self) -> bool:
+        return self._interrupts.received is not None
+
+    def _report(self) -> None:
+        plan, runs = self._plan, self._state.runs
+        found = report.AblationReport(
+            plan=plan,
+            result=effects.analyse(plan, runs),
+            n_runs=len(runs),
+            notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+            folder=self._folder,
+            is_interrupted=self._is_stopping(),
+        )
+        if self._is_json:
+            output.write(msgspec.json.encode(report.document(found)).decode() + "\n")
+        else:
+            output.show(partial(report.shown, found))

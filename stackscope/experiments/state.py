@@ -1,0 +1,192 @@
+"""The file that an experiment's results go into, one line each, so that a killed one can be taken up again.
+
+The first line is the plan, each further one a finished run, forced to the disk before the next begins. A line that a
+kill cut off is dropped; the run it was for is then missing, and is run again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from stackscope import __version__
+from stackscope.errors import SessionFileError, UsageError
+from stackscope.experiments.plan import difference
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+FORMAT: Final = 1
+"""Changes whenever what a line means does."""
+
+NAME: Final = "experiment.jsonl"
+"""Of the file, in the folder of the experiment's recordings."""
+
+
+class CellRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="run"):
+    """One cell, run once."""
+
+    block: int
+    cell: int
+    figures: dict[str, float] = {}
+    """Measured quantities by name. One that is unknown or undefined is not there."""
+    duration_ns: int = 0
+    """From starting the engine process to its end."""
+    started: str = ""
+    recording: str | None = None
+    """Name of the recording, in the same folder."""
+    refusal: str | None = None
+    """Why this configuration cannot run, as a sentence. `None`: it ran."""
+    notes: tuple[str, ...] = ()
+    extra: dict[str, float] = {}
+    """What was measured once beside the traffic, such as the quality of the weights."""
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
+    format: int
+    kind: str
+    stackscope: str
+    plan: dict[str, Any]
+
+
+class StateFile:
+    """An open experiment. A context manager: leaving it closes the file."""
+
+    def __init__(self, descriptor: int, path: Path, plan: dict[str, Any], runs: list[CellRun]) -> None:
+        self._descriptor = descriptor
+        self.path = path
+        self.plan = plan
+        """As plain JSON types."""
+        self.runs = runs
+        """Finished ones, in the order in which they ran."""
+
+    @classmethod
+    def open(cls, folder: Path, kind: str, plan: msgspec.Struct | None) -> Self:
+        """Begin an experiment in a folder, or take up the one that is there.
+
+        `plan` `None` takes the plan that is stored. Raises `UsageError` when there is none, when the experiment is of
+        another kind, or when `plan` is another one, naming the differences; `SessionFileError` when the file cannot be
+        used, or another process is using it.
+        """
+        path = folder / NAME
+        wanted = None if plan is None else msgspec.json.decode(msgspec.json.encode(plan))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if wanted is None and not path.exists():
+                raise UsageError(f"There is no experiment in {folder}.", remedy="Check the path.")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        try:
+            _lock(descriptor, path)
+            lines = _whole_lines(descriptor)
+            if not lines:
+                if wanted is None:
+                    raise UsageError(f"{path} has no plan.", remedy="Begin anew in another folder.")
+                opened = cls(descriptor, path, wanted, [])
+                opened._append(_Head(format=FORMAT, kind=kind, stackscope=__version__, plan=wanted))
+                return opened
+            stored, runs = _decoded(lines, path)
+            _check(stored, kind, wanted, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor, path, stored.plan, runs)
+
+    def add(self, run: CellRun) -> None:
+        """Store a finished run; it is on the disk when this returns. Raises `SessionFileError`."""
+        self._append(run)
+        self.runs.append(run)
+
+    def _append(self, line: msgspec.Struct) -> None:
+        left = memoryview(msgspec.json.encode(line) + b"\n")
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(folder: Path) -> tuple[str, dict[str, Any], list[CellRun]]:
+    """(kind, plan, runs) of an experiment that may be going on. Raises `SessionFileError`."""
+    path = folder / NAME
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise _unusable(path, error) from error
+    if not lines:
+        raise SessionFileError(f"{path} has no plan.")
+    stored, runs = _decoded(lines, path)
+    return stored.kind, stored.plan, runs
+
+
+def _whole_lines(descriptor: int) -> list[bytes]:
+    """The lines that end, and the file cut behind them: what a kill cut off would spoil the next line."""
+    content = b""
+    while chunk := os.read(descriptor, 1 << 20):
+        content += chunk
+    end = content.rfind(b"\n") + 1
+    os.ftruncate(descriptor, end)
+    os.lseek(descriptor, end, os.SEEK_SET)
+    return content[:end].split(b"\n")[:-1]
+
+
+def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[CellRun]]:
+    try:
+        stored = msgspec.json.decode(lines[0], type=_Head)
+        runs = [msgspec.json.decode(line, type=CellRun) for line in lines[1:]]
+    except msgspec.DecodeError as error:
+        raise SessionFileError(
+            f"{path} is not what an experiment left behind: {error}.", remedy="Begin anew in another folder."
+        ) from None
+    return stored, runs
+
+
+def _check(stored: _Head, kind: str, wanted: dict[str, Any] | None, path: Path) -> None:
+    if stored.format != FORMAT:
+        raise UsageError(
+            f"{path} is of another version of Stackscope ({stored.stackscope}).", remedy="Begin anew in another folder."
+        )
+    if stored.kind != kind:
+        raise UsageError(f"{path.parent} has another kind of experiment: {stored.kind}.", remedy="Name another folder.")
+    if wanted is None or wanted == stored.plan:
+        return
+    changes = difference(stored.plan, wanted)
+    told = "; ".join(changes[:3]) + (f"; and {len(changes) - 3} more" if len(changes) > 3 else "")
+    raise UsageError(
+        f"The experiment in {path.parent} has another plan ({told}).",
+        remedy="Go on with the one that is there by naming the folder alone, or begin anew in another folder.",
+    )
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise SessionFileError(f"{path} is in use by another process.", remedy="Wait for it, or end it.") from None
+
+
+def _unusable(path: Path, error: OSError) -> SessionFileError:
+    return SessionFileError(f"{path} cannot be used: {error.strerror or error}.", remedy="Name another folder.")

@@ -1,0 +1,258 @@
+"""An ablation as text and as JSON: cells, speed-ups, their product beside the combination, and a verdict in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.text import Text
+
+from stackscope import units
+from stackscope.experiments.plan import DEFAULT_BLOCKS, warmup_requests
+from stackscope.report.ablation_cells import figure_table
+from stackscope.report.ablation_words import verdict
+from stackscope.report.layout import columns, hang, row
+from stackscope.workload.spec import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from stackscope.analysis.factorial import Contrast
+    from stackscope.experiments.effects import Ablation, Cell, Interaction
+    from stackscope.experiments.plan import Plan
+
+RATIO_NAMES: Final = {
+    "ttft_p50_ns": "TTFT p50",
+    "tpot_p50_ns": "TPOT p50",
+    "step_gap_p95_ns": "step gap p95",
+    "e2e_p50_ns": "E2E p50",
+    "memory_bytes": "memory",
+}
+QUICK_WIDER: Final = 3.0
+"""How much wider intervals of three blocks are than of eight: t(2) ÷ √3 against t(7) ÷ √8."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationReport:
+    """An ablation, finished or not, and what its report says beside the result."""
+
+    plan: Plan
+    result: Ablation | None
+    """`None`: not one block is whole."""
+    n_runs: int
+    """That are stored."""
+    folder: Path
+    notes: tuple[str, ...] = ()
+    is_interrupted: bool = False
+
+
+def shown(report: AblationReport, width: int) -> Text:
+    """The report in lines of at most `width` cells, but for words that are longer."""
+    result = report.result
+    blocks: list[Sequence[Text]] = [_title(report, width)]
+    if result is None:
+        blocks.append([hang(Text(), ["No block is whole yet, so there is nothing to compare."], width)])
+    else:
+        blocks.append(_speed_ups(result, width))
+        if result.interactions:
+            blocks.append(_interactions(result, width))
+        blocks.append(_ratios(result, width))
+        blocks += figure_table(result, width)
+        blocks.append(_verdict(result, report.plan, width))
+    blocks.append([row("note", [note], width, style="yellow") for note in _notes(report)])
+    blocks.append(_where(report, width))
+    return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
+
+
+def _title(report: AblationReport, width: int) -> list[Text]:
+    plan, result = report.plan, report.result
+    n_cells = len(plan.cells)
+    done = "no whole block" if result is None else units.counted(result.n_blocks, "block")
+    warm = units.counted(warmup_requests(plan.workload), "request")
+    names: list[str | Text] = [Text(_stem(plan.base.model), style="bold")]
+    if plan.base.draft_model is not None:
+        names.append(f"draft {_stem(plan.base.draft_model)}")
+    return [
+        hang(Text(), names, width),
+        hang(Text(), describe(plan.workload).split(" · "), width),
+        hang(
+            Text(),
+            [
+                f"{done} of {units.counted(n_cells, 'cell')}, each in every block once, in random order",
+                units.counted(report.n_runs, "run"),
+                f"{warm} before each to warm up",
+            ],
+            width,
+        ),
+    ]
+
+
+def _stem(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".gguf")
+
+
+def interval_text(contrast: Contrast, nominal: float) -> str:
+    """A ratio with its interval: `1.53× [1.50, 1.57]`."""
+    found = contrast.interval(nominal)
+    return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
+
+
+def _speed_ups(result: Ablation, width: int) -> list[Text]:
+    rows = [
+        [
+            f"{index}  {cell.label}",
+            units.number(cell.figures["tokens_per_s"].value),
+            "" if cell.speed_up is None else interval_text(cell.speed_up, result.nominal),
+            "" if cell.cell == 0 else units.ratio(None if cell.predicted is None else cell.predicted.value),
+            cell.bottleneck,
+        ]
+        for index, cell in enumerate(result.cells)
+    ]
+    made = columns(
+        ["cell", "tok/s", f"speed-up [{units.percent(result.confidence)}]", "predicted", "most time in"], rows
+    )
+    if len(made[0]) > width:
+        rows = [cells[:-1] for cells in rows]
+        made = columns(["cell", "tok/s", f"speed-up [{units.percent(result.confidence)}]", "predicted"], rows)
+    return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
+
+
+def _interactions(result: Ablation, width: int) -> list[Text]:
+    """Each combination beside the product of its settings' speed-ups."""
+    rows = [
+        [
+            one.names,
+            *(interval_text(contrast, result.nominal) for contrast in (one.measured, one.product, one.ratio)),
+            units.ratio(one.predicted),
+            one.kind,
+        ]
+        for one in result.interactions
+    ]
+    header = ["together", "measured", "product of singles", "measured ÷ product", "predicted", ""]
+    made = columns(header, rows)
+    if len(made[0]) > width:
+        return _interactions_narrow(result, width)
+    return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
+
+
+def _interactions_narrow(result: Ablation, width: int) -> list[Text]:
+    lines = [Text("together", style="bold")]
+    for one in result.interactions:
+        told = [
+            f"measured {interval_text(one.measured, result.nominal)}",
+            f"product of singles {interval_text(one.product, result.nominal)}",
+            f"{interval_text(one.ratio, result.nominal)} of the product",
+            f"predicted {units.ratio(one.predicted)}",
+            one.kind,
+        ]
+        if one.averaged is not None:
+            told.insert(3, f"{interval_text(one.averaged, result.nominal)} averaged over the others")
+        lines += [Text(f"  {one.names}"), hang(Text("    "), told, width)]
+    return lines
+
+
+def _ratios(result: Ablation, width: int) -> list[Text]:
+    """Latencies and memory relative to the baseline: below 1 is less."""
+    cells = [cell for cell in result.cells if cell.cell != 0 and cell.ratios]
+    names = [name for name in RATIO_NAMES if any(name in cell.ratios for cell in cells)]
+    if not names:
+        return []
+    lines = []
+    for first in range(0, len(names), 2 if width < 100 else 3):
+        some = names[first : first + (2 if width < 100 else 3)]
+        rows = [
+            [
+                cell.label,
+                *(interval_text(cell.ratios[n], result.nominal) if n in cell.ratios else units.UNKNOWN for n in some),
+            ]
+            for cell in cells
+        ]
+        made = columns(["relative to the baseline", *(RATIO_NAMES[name] for name in some)], rows)
+        lines += [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
+    return lines
+
+
+def _verdict(result: Ablation, plan: Plan, width: int) -> list[Text]:
+    return [row("verdict" if index == 0 else "", [line], width) for index, line in enumerate(verdict(result, plan))]
+
+
+def _notes(report: AblationReport) -> list[str]:
+    notes = list(report.notes)
+    result, plan = report.result, report.plan
+    if plan.is_quick:
+        notes.append(
+            f"Quick: {plan.blocks.first} blocks instead of {DEFAULT_BLOCKS} and half the requests. Intervals are about "
+            f"{QUICK_WIDER:.0f} times as wide, percentiles rest on few values, and where that is too wide no block is "
+            "added."
+        )
+    if result is not None and result.n_disturbed > 0:
+        notes.append(
+            f"In {result.n_disturbed} of {units.counted(result.n_runs, 'run')} something else had the engine's cores "
+            "for more than 3 % of the time. They are in the figures, and widen the intervals."
+        )
+    if result is not None and result.n_blocks < 3:
+        notes.append("With fewer than three blocks, intervals say little.")
+    return notes
+
+
+def _where(report: AblationReport, width: int) -> list[Text]:
+    lines = [row("results", [str(report.folder)], width)]
+    if report.is_interrupted:
+        lines.append(row("go on", [f"stackscope ablate --folder {report.folder}"], width))
+    return lines
+
+
+def document(report: AblationReport) -> dict[str, Any]:
+    """The same for machines: times in ns, ratios with their ends, unknown is null."""
+    result = report.result
+    return {
+        "plan": msgspec.to_builtins(report.plan),
+        "folder": str(report.folder),
+        "runs": report.n_runs,
+        "interrupted": report.is_interrupted,
+        "notes": _notes(report),
+        "blocks": 0 if result is None else result.n_blocks,
+        "confidence": None if result is None else result.confidence,
+        "disturbed_runs": None if result is None else result.n_disturbed,
+        "cells": [] if result is None else [_cell_document(cell, result) for cell in result.cells],
+        "interactions": [] if result is None else [_interaction_document(one, result) for one in result.interactions],
+        "verdict": [] if result is None else verdict(result, report.plan),
+    }
+
+
+def _cell_document(cell: Cell, result: Ablation) -> dict[str, Any]:
+    return {
+        "cell": cell.cell,
+        "label": cell.label,
+        "figures": {name: figure.value for name, figure in cell.figures.items()},
+        "speed_up": ratio_document(cell.speed_up, result),
+        "ratios": {name: ratio_document(one, result) for name, one in cell.ratios.items()},
+        "bottleneck": cell.bottleneck or None,
+        "predicted": msgspec.to_builtins(cell.predicted),
+    }
+
+
+def _interaction_document(one: Interaction, result: Ablation) -> dict[str, Any]:
+    return {
+        "cell": one.cell,
+        "names": one.names,
+        "kind": one.kind,
+        "measured": ratio_document(one.measured, result),
+        "product": ratio_document(one.product, result),
+        "ratio": ratio_document(one.ratio, result),
+        "over_best_single": ratio_document(one.best_single, result),
+        "best_single": one.best,
+        "averaged": ratio_document(one.averaged, result),
+        "predicted": one.predicted,
+    }
+
+
+def ratio_document(contrast: Contrast | None, result: Ablation) -> dict[str, float | None] | None:
+    """A ratio with the ends of its interval. `None`: there is none."""
+    if contrast is None:
+        return None
+    found = result.interval(contrast)
+    ends = (None, None) if found is None else (found.low, found.high)
+    return {"value": contrast.ratio, "low": ends[0], "high": ends[1]}
