@@ -16,8 +16,9 @@ NEAR_ROOF: Final = 0.5
 alone does (published for several processors), and this leaves room for rows beyond the first."""
 BEYOND_ROOF: Final = 1.3
 """Above this share of a ceiling the division of the step is wrong, not the memory fast."""
-FLAT_ROWS: Final = 0.35
-"""A step whose rows beyond the first add no more than this share of it counts as flat in rows."""
+FLAT_ROWS: Final = 0.55
+"""A step whose rows beyond the first add no more than this share of it is still below the knee of the roofline, where
+they would add half; the rest is uncertainty."""
 EFFICIENT: Final = 0.6
 """Share of the measured matrix rate from which on the rate itself confirms that computing limits."""
 
@@ -35,7 +36,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     is_at_roof = at_roof is not None and NEAR_ROOF <= at_roof <= BEYOND_ROOF
     doubt = None if is_at_roof else evidence.unknown.get("weights")
     if doubt is None and not is_flat and not is_at_roof:
-        doubt = "neither is the step flat in rows, nor is reading near a measured ceiling"
+        doubt = "rows make up more of the step than weights do, and reading is not near a measured ceiling"
     size = None if roofs.weight_bytes is None or evidence.forwards == 0 else roofs.weight_bytes / evidence.forwards
     return found(
         "weight bandwidth", kind="need", share=share, doubt=doubt,

@@ -27,7 +27,7 @@ from stackscope.records import (
 )
 
 if TYPE_CHECKING:
-    from stackscope.analysis.timing.model import TimeModel
+    from stackscope.analysis.diagnosis.predicted import Predictor
     from stackscope.records import AnyRecord
 
 BUCKET_NS: Final = 500_000_000
@@ -37,6 +37,8 @@ LONGEST_NS: Final = 60_000_000_000
 LEAST_FORWARDS: Final = 12
 """The window is longer, up to a minute, where so many forwards take longer."""
 MOST_PENDING: Final = 256
+GRACE_NS: Final = 500_000_000
+"""With nothing in flight, the engine counts as waiting after so long."""
 MOST_SAMPLED: Final = 2
 """Steps of each kind that a bucket keeps whole, for the time model."""
 SHADOW_NS: Final = 60_000_000_000
@@ -64,8 +66,8 @@ class Gatherer:
         self._standing = Standing(header)
         self._pending: list[StepRecord] = []
         self._buckets: deque[Bucket] = deque()
-        self._last: tuple[int, int] | None = None
-        """(number, end) of the last step that was added."""
+        self._last: tuple[StepRecord, int] | None = None
+        """The last step that was added, and its end."""
         self._machine = MachineWatch()
         self._requests: deque[RequestRecord] = deque(maxlen=256)
         self._shadows: deque[PrefixShadow] = deque(maxlen=256)
@@ -131,12 +133,12 @@ class Gatherer:
                 last += 1
             chosen = steps[first:last]
             if self._last is not None:
-                n, ended_ns = self._last
-                if chosen[0].n == n + 1 and chosen[0].start_ns > ended_ns:
+                before, ended_ns = self._last
+                if chosen[0].n == before.n + 1 and chosen[0].start_ns > ended_ns:
                     bucket.tally.idle += chosen[0].start_ns - ended_ns
             add_steps(bucket.tally, chosen, ends[first:last], threads)
             predicted.keep(bucket.plain, bucket.mixed, chosen, MOST_SAMPLED)
-            self._last = chosen[-1].n, ends[last - 1]
+            self._last = chosen[-1], ends[last - 1]
             first = last
         self._forget(ends[-1])
 
@@ -153,15 +155,17 @@ class Gatherer:
         while self._buckets and self._buckets[0].ends_ns < now_ns - LONGEST_NS:
             self._buckets.popleft()
 
-    def evidence(self, now_ns: int, model: TimeModel | None) -> Evidence:
+    def evidence(self, now_ns: int, model: Predictor | None) -> Evidence:
         """What is known of the last seconds, up to now, under the configuration in force.
 
         `model` is the newest time model. One that was learned while the machine was disturbed does not take the place
         of one from calmer times.
         """
         self.catch_up()
-        chosen = self._window(now_ns)
+        waited_ns = self._waited_ns(now_ns)
+        chosen = self._window(now_ns, may_extend=waited_ns == 0)
         tally = total([bucket.tally for bucket in chosen])
+        tally.idle += waited_ns
         since_ns = chosen[0].ends_ns - BUCKET_NS if chosen else now_ns
         cpu_share = tally.cpu / tally.thread_time if tally.thread_time else None
         machine = self._machine.machine(since_ns - BUCKET_NS, cpu_share)
@@ -188,13 +192,23 @@ class Gatherer:
             **facts,
         )
 
-    def _window(self, now_ns: int) -> list[Bucket]:
+    def _waited_ns(self, now_ns: int) -> int:
+        """How long the engine has had nothing to do by now, as far as the window reaches. 0: it may be in a step."""
+        if self._last is None:
+            return 0
+        last, ended_ns = self._last
+        ended = {request.id for request in self._requests}
+        if now_ns - ended_ns < GRACE_NS or last.queue > 0 or any(slot.request not in ended for slot in last.work):
+            return 0
+        return min(now_ns - ended_ns, WINDOW_NS)
+
+    def _window(self, now_ns: int, *, may_extend: bool) -> list[Bucket]:
         """The newest buckets of one epoch: some seconds, or more where forwards are slow."""
         chosen: list[Bucket] = []
         forwards = 0
         for bucket in reversed(self._buckets):
             is_old = bucket.ends_ns <= now_ns - WINDOW_NS
-            if bucket.ends_ns <= now_ns - LONGEST_NS or (is_old and forwards >= LEAST_FORWARDS):
+            if bucket.ends_ns <= now_ns - LONGEST_NS or (is_old and (forwards >= LEAST_FORWARDS or not may_extend)):
                 break
             if chosen and bucket.epoch != chosen[-1].epoch:
                 break

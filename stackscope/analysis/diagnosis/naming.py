@@ -108,7 +108,7 @@ def choose(evidence: Evidence, judged: Judged) -> Choice:
 
 def _refusal(evidence: Evidence, judged: Judged) -> str | None:
     """Why nothing can be said at all. `None`: something can."""
-    if evidence.steps == 0 or evidence.times.wall <= 0.0:
+    if evidence.times.wall <= 0.0:
         return "no step has run in the last seconds"
     if evidence.forwards < LEAST_FORWARDS and evidence.times.idle < MOST_IDLE * evidence.times.wall:
         return f"{units.counted(evidence.forwards, 'forward')} so far, too few to name anything"

@@ -6,7 +6,7 @@ long prefills would else be in the sample or not, as chance has it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -19,13 +19,29 @@ from stackscope.records import Estimate, Ubatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from stackscope.analysis.diagnosis.gather import Bucket
     from stackscope.analysis.diagnosis.tally import Tally
     from stackscope.analysis.ledgers import Pricing
-    from stackscope.analysis.timing.model import TimeModel
     from stackscope.records import Ceilings, StepRecord
     from stackscope.records.ceilings import Limits
     from stackscope.toggles import EngineConfig
+
+
+class Predictor(Protocol):
+    """What is asked of a time model; `timing.model.TimeModel` is one."""
+
+    @property
+    def conditions(self) -> EngineConfig: ...
+    @property
+    def unknown(self) -> dict[str, str]: ...
+    @property
+    def is_calibrated(self) -> bool: ...
+    def terms(self, shape: Shape) -> Terms: ...
+    def draws(self, shapes: Sequence[Shape], n: int = ..., seed: int = ...) -> npt.NDArray[np.float64]: ...
+    def under(self, config: EngineConfig, pricing: Pricing) -> Predictor | str: ...
+
 
 DRAWS: Final = 100
 MOST_PLAIN: Final = 16
@@ -46,13 +62,19 @@ class Sample(NamedTuple):
     """(cached, new) of the sequences that were decoding."""
 
 
+class Kept(NamedTuple):
+    """A sampled step, and how many like it stand behind it."""
+
+    sample: Sample
+    weight: float
+
+
 class Costed(NamedTuple):
     """A sampled step and what the model says of it."""
 
     sample: Sample
     terms: Terms
     weight: float
-    """Steps like it that it stands for."""
 
 
 def keep(plain: list[Sample], mixed: list[Sample], steps: Sequence[StepRecord], most: int) -> None:
@@ -79,11 +101,11 @@ class Reference:
     """The time model that stands for the undisturbed machine."""
 
     def __init__(self) -> None:
-        self.model: TimeModel | None = None
+        self.model: Predictor | None = None
         self._is_calm = False
         self._known: dict[int, Terms] = {}
 
-    def update(self, newest: TimeModel | None, config: EngineConfig | None, pricing: Pricing, *, is_calm: bool) -> bool:
+    def update(self, newest: Predictor | None, config: EngineConfig | None, pricing: Pricing, *, is_calm: bool) -> bool:
         """Take the newest model if the machine is calm now, or nothing better is there; whether what stands is calm."""
         standing = self.model
         if newest is None:
@@ -96,7 +118,7 @@ class Reference:
             self._take(newest if isinstance(derived, str) else derived, is_calm=not isinstance(derived, str))
         return self._is_calm
 
-    def _take(self, model: TimeModel | None, *, is_calm: bool) -> None:
+    def _take(self, model: Predictor | None, *, is_calm: bool) -> None:
         if model is not self.model:
             self._known.clear()
         self.model, self._is_calm = model, is_calm and model is not None and "starvation" not in model.unknown
@@ -121,21 +143,22 @@ def facts(
     ceilings: Ceilings | None,
 ) -> dict[str, Any]:
     """The fields of `Evidence` that come from model and ledger."""
-    plain = _some([sample for bucket in buckets for sample in bucket.plain], MOST_PLAIN)
-    mixed = _some([sample for bucket in buckets for sample in bucket.mixed], MOST_MIXED)
-    weights = _weight(plain, tally.pure), _weight(mixed, tally.mixed + tally.prefill_only)
+    plain = _some([kept for b in buckets for kept in _weighted(b.plain, b.tally.pure)], MOST_PLAIN)
+    mixed = _some(
+        [kept for b in buckets for kept in _weighted(b.mixed, b.tally.mixed + b.tally.prefill_only)], MOST_MIXED
+    )
     found: dict[str, Any] = {
-        "roofs": _roofs(plain, mixed, weights, pricing, limits, ceilings),
+        "roofs": _roofs((*plain, *mixed), pricing, limits, ceilings),
         "batching": _batching(tally, None),
         "speculation": _speculation(tally, None),
     }
     model = reference.model
     if model is None or not (plain or mixed):
         return found
-    costed = [Costed(sample, reference.terms(sample), weights[0]) for sample in plain]
-    prefills = [Costed(sample, reference.terms(sample), weights[1]) for sample in mixed]
+    costed = [Costed(sample, reference.terms(sample), weight) for sample, weight in plain]
+    prefills = [Costed(sample, reference.terms(sample), weight) for sample, weight in mixed]
     every = (*costed, *prefills)
-    attention, rows = _intervals(model, plain or mixed)
+    attention, rows = _intervals(model, [sample for sample, _ in plain or mixed])
     found.update(
         terms=summed([scaled(one.terms, one.weight) for one in every]),
         unknown=dict(model.unknown),
@@ -149,19 +172,27 @@ def facts(
     return found
 
 
-def _some(samples: list[Sample], most: int) -> list[Sample]:
-    """No more than so many, evenly from all."""
-    n = len(samples)
-    return samples if n <= most else [samples[(2 * i + 1) * n // (2 * most)] for i in range(most)]
-
-
-def _weight(samples: Sequence[Sample], all_ns: int) -> float:
-    """How many steps each stands for, by the time they took."""
+def _weighted(samples: Sequence[Sample], all_ns: int) -> list[Kept]:
+    """How many steps of its half second each stands for, by the time that they took."""
     kept = sum([sample.duration_ns for sample in samples])
-    return all_ns / kept if kept else 0.0
+    return [Kept(sample, all_ns / kept) for sample in samples] if kept else []
 
 
-def _intervals(model: TimeModel, samples: Sequence[Sample]) -> tuple[Estimate, Estimate]:
+def _some(samples: list[Kept], most: int) -> list[Kept]:
+    """No more than so many, evenly from all, which then stand for the time of all."""
+    n = len(samples)
+    if n <= most:
+        return samples
+    chosen = [samples[(2 * i + 1) * n // (2 * most)] for i in range(most)]
+    factor = _time(samples) / _time(chosen)
+    return [Kept(sample, weight * factor) for sample, weight in chosen]
+
+
+def _time(samples: Sequence[Kept]) -> float:
+    return sum([weight * sample.duration_ns for sample, weight in samples])
+
+
+def _intervals(model: Predictor, samples: Sequence[Sample]) -> tuple[Estimate, Estimate]:
     """Shares of a typical step that come from cached tokens, and from rows beyond the first."""
     typical = sorted(samples, key=lambda sample: sample.forward_ns)[len(samples) // 2].shape
     fresh = tuple([(0, new) for _, new in typical.spans])
@@ -177,7 +208,7 @@ def _estimate(shares: Any) -> Estimate:
     return Estimate(float(value), float(low), float(high))
 
 
-def _fragmented(model: TimeModel, costed: Sequence[Costed]) -> float:
+def _fragmented(model: Predictor, costed: Sequence[Costed]) -> float:
     """What passes beyond the fewest cost."""
     lost = 0.0
     for sample, terms, weight in costed:
@@ -188,7 +219,7 @@ def _fragmented(model: TimeModel, costed: Sequence[Costed]) -> float:
     return lost
 
 
-def _prompt_terms(model: TimeModel, costed: Sequence[Costed]) -> Terms:
+def _prompt_terms(model: Predictor, costed: Sequence[Costed]) -> Terms:
     """What prompt rows take: whole steps of their own, and what they add to steps in which others decode."""
     added = Terms()
     for sample, terms, weight in costed:
@@ -220,7 +251,7 @@ class Rounds(NamedTuple):
     steps: float
 
 
-def _rounds(model: TimeModel, costed: Sequence[Costed]) -> Rounds:
+def _rounds(model: Predictor, costed: Sequence[Costed]) -> Rounds:
     as_is = free = plain = steps = 0.0
     for sample, terms, weight in costed:
         shape = sample.shape
@@ -278,28 +309,17 @@ def _batching(tally: Tally, fragmented: float | None) -> Batching:
     )
 
 
-def _roofs(
-    plain: Sequence[Sample],
-    mixed: Sequence[Sample],
-    weights: tuple[float, float],
-    pricing: Pricing,
-    limits: Limits,
-    ceilings: Ceilings | None,
-) -> Roofs:
+def _roofs(kept: Sequence[Kept], pricing: Pricing, limits: Limits, ceilings: Ceilings | None) -> Roofs:
     bandwidth = None if limits.bandwidth is None else limits.bandwidth.value
     compute = None if limits.compute is None else limits.compute.value
     fits_cache = None if ceilings is None else ceilings.fits_cache
     ledger = pricing.target
-    if ledger is None or not (plain or mixed):
+    if ledger is None or not kept:
         return Roofs(bandwidth=bandwidth, compute=compute, fits_cache=fits_cache)
     moved = weight_bytes = head = kv = flops = 0.0
-    for samples, weight in zip((plain, mixed), weights, strict=True):
-        if not samples:
-            continue
-        spans = [span for sample in samples for span in sample.shape.spans]
-        passes = [one for sample in samples for one in sample.shape.passes]
-        rows, outputs = sum([s.shape.rows for s in samples]), sum([s.shape.outputs for s in samples])
-        account = ledger.price(ledger.count_spans(spans, rows, outputs, passes))
+    for sample, weight in kept:
+        shape = sample.shape
+        account = ledger.price(ledger.count_spans(shape.spans, shape.rows, shape.outputs, shape.passes))
         moved += weight * account.total_bytes
         weight_bytes += weight * account.weight_bytes
         head += weight * account.exact.head_weights
