@@ -50,7 +50,9 @@ def derive(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMode
     known = model.source.known.get(key)
     if known is not None and known.pricing.target is not None and known.pricing.target.model == _of(pricing):
         return known.with_live(config)
-    found = next((one for one in model.source.others if one.conditions.hold_for(config)), None)
+    found = None
+    if not same_target or any(getattr(config, name) != getattr(model.conditions, name) for name in _OF_TARGET):
+        found = next((one for one in model.source.others if one.conditions.hold_for(config)), None)
     return _scaled(model, config, pricing) if found is None else _calibrated(model, config, pricing, found)
 
 

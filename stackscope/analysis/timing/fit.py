@@ -9,7 +9,7 @@ import msgspec
 from stackscope.analysis.ledger import Ledger
 from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.design import Design, times_of
-from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
+from stackscope.analysis.timing.learning import FEW, Learned, learn, learned_before, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
 from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
 from stackscope.analysis.timing.separating import unknown_of
@@ -198,10 +198,13 @@ class _Conditions:
         seen = seen_by(self._ceilings)
         if self._base is not None:
             given, origin = learned_before(self._base.beliefs), self._base.beliefs[0].origin
+            seen = self._base.seen
         else:
             given = priors(self._design, self.config, self._ceilings, rates=self._rates)
         learned: Learned = learn(given, self.sampled.all(), origin=origin, seen=seen)
-        unknown = unknown_of(learned, given, self._design, self._ceilings)
+        unknown = unknown_of(learned, self._ceilings)
+        if self._base is not None and len(learned.unstarved) < FEW:
+            unknown = {**unknown, **self._base.unknown}
         return TimeModel(
             self.config, self.pricing, beliefs=learned.beliefs, seen=learned.seen, errors=learned.errors,
             source=Source(self._ceilings, ceilings, known, learned.level), is_gpu=self._is_gpu,

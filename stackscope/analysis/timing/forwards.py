@@ -141,17 +141,23 @@ class ForwardDesign:
         occupied = cells or sum([cached + new for cached, new in spans])
         longest = max([cached + new for cached, new in spans])
         regime = self._regime(rows, occupied if self._is_unified else longest)
-        pair, scan = _AT[f"pair.{regime}"], _AT[f"scan.{regime}"]
         for group, heads in zip(self.ledger.groups, self.heads, strict=True):
             tokens, pairs = group.count(spans)
             flops = group.flops_per_pair / _MEGA
-            made[pair] += flops * pairs
             made[_AT["read"]] += group.bytes_per_token * tokens / _MEGA if self.is_gpu else 0.0
             if regime != "tile":
                 for tokens_far in FAR:
                     if longest > tokens_far:
                         made[_AT[f"far.{tokens_far}"]] += flops * _beyond(spans, tokens_far, group.window)
             own, foreign = self._scanned(spans, occupied, longest, group.window)
+            near = 0
+            if regime == "split":  # The first cells count as those of the other kernel, so that there is no jump.
+                near = min(PAD, pairs)
+                made[_AT["pair.row"]] += flops * near
+                made[_AT["scan.row"]] += heads * min(PAD, own) / _MEGA
+                own = max(0.0, own - PAD)
+            made[_AT[f"pair.{regime}"]] += flops * (pairs - near)
+            scan = _AT[f"scan.{regime}"]
             made[scan] += heads * own / _MEGA
             made[scan + 1] += heads * foreign / _MEGA
 

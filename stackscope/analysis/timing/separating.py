@@ -11,10 +11,9 @@ from stackscope.analysis.timing.design import COLUMNS_OF
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stackscope.analysis.timing.design import Design
+    from stackscope.analysis.timing.curves import Floats
     from stackscope.analysis.timing.learning import Learned
     from stackscope.analysis.timing.sampled import Kept
-    from stackscope.analysis.timing.solving import Data, Prior
     from stackscope.records import Ceilings
 
 VAGUE: Final = 0.05
@@ -31,11 +30,8 @@ _PAIRED: Final = (
 )
 
 
-def unknown_of(
-    learned: Learned, given: Sequence[tuple[Prior, Data]], design: Design, ceilings: Ceilings | None
-) -> dict[str, str]:
+def unknown_of(learned: Learned, ceilings: Ceilings | None) -> dict[str, str]:
     """Reasons by parameter (the name of a term, or of what was never seen)."""
-    del design
     unknown: dict[str, str] = {}
     steps = learned.unstarved
     if all(len(kept.rows) == 1 for kept in steps) and (ceilings is None or ceilings.fixed_ns is None):
@@ -43,7 +39,7 @@ def unknown_of(
     if len(steps) > 0:
         unknown.update(_inseparable(learned, steps))
     columns = np.array([kept.columns[0] for kept in steps]) if steps else np.zeros((0, 0))
-    _never_seen(unknown, columns, given[0][1], ceilings, learned)
+    _never_seen(unknown, columns, ceilings, learned)
     best = learned.shares_at_best
     if best is not None and best < 0.9:
         unknown["starvation"] = (
@@ -87,9 +83,7 @@ def _why(one: str, other: str, steps: Sequence[Kept]) -> str:
     return "contexts hardly vary beside rows"
 
 
-def _never_seen(
-    unknown: dict[str, str], columns: np.ndarray, calibration: Data, ceilings: Ceilings | None, learned: Learned
-) -> None:
+def _never_seen(unknown: dict[str, str], columns: Floats, ceilings: Ceilings | None, learned: Learned) -> None:
     """What neither steps nor calibration had."""
     where = COLUMNS_OF["target"]
 
@@ -101,7 +95,7 @@ def _never_seen(
         unknown.setdefault("resident", "no step had cells of other sequences in its span")
     if learned.seen.deepest == 0:
         unknown.setdefault("attention", "no step and no calibration had cached tokens")
-    if ceilings is None and not len(calibration.times):
+    if ceilings is None:
         rows = learned.seen.rows
         seen = ", ".join(str(one) for one in rows[:6]) + (" …" if len(rows) > 6 else "")
         unknown.setdefault("rows", f"not calibrated: only steps of {seen or 'no'} rows were seen")
