@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stackscope.analysis.timing.products import multiplied
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,7 +51,7 @@ class Belief(NamedTuple):
         if len(used):
             names = (*self.names, "level")
             normal = np.stack([latent(f"{self.origin} {names[index]}", n, seed) for index in used], axis=1)
-            drawn = np.maximum(drawn + normal @ self.root[:, used].T, 0.0)
+            drawn = np.maximum(drawn + multiplied(normal, self.root[:, used].T), 0.0)
         for load in self.loads:
             drawn = drawn * np.exp(np.outer(latent(load.name, n, seed), load.sd))
         return drawn

@@ -8,6 +8,7 @@ import numpy as np
 
 from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, Design
 from stackscope.analysis.timing.drawing import latent
+from stackscope.analysis.timing.products import multiplied
 from stackscope.analysis.timing.shapes import one_row
 from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.records import Estimate
@@ -37,6 +38,9 @@ _FEW: Final = 256
 """Cached tokens that make no difference."""
 
 _GRID: Final = np.linspace(0.0, 1.0, 41)
+
+
+_TERM_OF: Final = tuple(np.array([TERMS.index(term) for term in COLUMNS_OF[name].terms]) for name in BLOCKS)
 
 
 class Seen(NamedTuple):
@@ -95,6 +99,9 @@ class TimeModel:
         self.design = Design(conditions, pricing, is_gpu=is_gpu)
         self.beliefs = beliefs
         """Of each block's parameters, in the order of `BLOCKS`."""
+        self._each = tuple(
+            belief.mean[list(COLUMNS_OF[name].parameter)] for name, belief in zip(BLOCKS, beliefs, strict=True)
+        )
         self.seen = seen
         self.errors = errors
         self.source = source
@@ -113,13 +120,10 @@ class TimeModel:
 
     def terms(self, shape: Shape) -> Terms:
         """The most likely time of a step in parts, in nanoseconds."""
-        sums = dict.fromkeys(TERMS, 0.0)
-        for name, belief, columns in zip(BLOCKS, self.beliefs, self.design.columns(shape), strict=True):
-            where = COLUMNS_OF[name]
-            values = columns * belief.mean[list(where.parameter)]
-            for term, value in zip(where.terms, values.tolist(), strict=True):
-                sums[term] += value
-        return Terms(**sums)
+        sums = np.zeros(len(TERMS))
+        for where, each, columns in zip(_TERM_OF, self._each, self.design.columns(shape), strict=True):
+            sums += np.bincount(where, weights=columns * each, minlength=len(TERMS))
+        return Terms(*sums.tolist())
 
     def draws(self, shapes: Sequence[Shape], n: int = 200, seed: int = 0) -> Floats:
         """`n` possible mean times of each shape, (n, len(shapes)) nanoseconds, all parameters drawn jointly.
@@ -134,7 +138,7 @@ class TimeModel:
             where = COLUMNS_OF[name]
             drawn = belief.draws(n, seed)[:, list(where.parameter)]
             matrix = np.array([row[index] for row in columns]).reshape(len(shapes), len(where.terms))
-            total += self._target(drawn, matrix, shapes, seed) if name == "target" else drawn @ matrix.T
+            total += self._target(drawn, matrix, shapes, seed) if name == "target" else multiplied(drawn, matrix.T)
         return total * np.exp(self.errors.drift * latent("drift", n, seed))[:, None]
 
     def _target(self, drawn: Floats, matrix: Floats, shapes: Sequence[Shape], seed: int) -> Floats:
@@ -142,10 +146,10 @@ class TimeModel:
         n = len(drawn)
         terms = COLUMNS_OF["target"].terms
         is_context = np.array([term in ("attention", "resident") for term in terms])
-        context = drawn[:, is_context] @ matrix[:, is_context].T
+        context = multiplied(drawn[:, is_context], matrix[:, is_context].T)
         far = np.array([self._depth(shape) for shape in shapes])
         context *= np.exp(np.outer(latent("context", n, seed), far))
-        total: Floats = drawn[:, ~is_context] @ matrix[:, ~is_context].T + context
+        total: Floats = multiplied(drawn[:, ~is_context], matrix[:, ~is_context].T) + context
         for index, shape in enumerate(shapes):
             rows = max([one.rows for one in shape.passes], default=0)
             doubt = self.seen.doubt(rows, is_blocked=not self.is_gpu)

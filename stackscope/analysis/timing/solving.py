@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from stackscope.analysis.timing.products import squared
+
+if TYPE_CHECKING:
+    from stackscope.analysis.timing.curves import Floats
 
 ROUNDS: Final = 10
 """Reweightings. The first few are gentle, so that a bad start does not throw good steps out."""
@@ -29,9 +31,6 @@ KINSHIP: Final = 2.0
 
 LEVEL: Final = 0.12
 """How much steps are slower than a calibration before any was seen (ln, standard deviation)."""
-
-PIECE: Final = 48
-"""Rows of a matrix product that OpenBLAS computes by itself."""
 
 _ZERO: Final = 1e-9
 _HELD: Final = 1e-4
@@ -168,7 +167,7 @@ def _system(
     """
     unit = _unit(prior, steps)
     matrix = np.eye(len(unit))
-    matrix[:-1, :-1] += _squared(prior.likeness * prior.sd)
+    matrix[:-1, :-1] += squared(prior.likeness * prior.sd)
     target = np.append(prior.mean, 1.0) / unit
     if len(calibration.times):
         by = _predicted(calibration.columns, theta)
@@ -176,25 +175,15 @@ def _system(
         firm = _weights((logs - np.median(logs)) / (calibration.sd + 0.03), is_gentle=True) / calibration.sd
         rows = np.concatenate((calibration.columns / by[:, None], -np.ones((len(by), 1))), axis=1)
         rows *= unit * firm[:, None]
-        matrix += _squared(rows)
+        matrix += squared(rows)
         target = target + rows.T @ (logs * firm)
     if len(steps.times):
         by = _predicted(steps.columns, theta)
         firm = weights / (scale * np.sqrt(KINSHIP))
         rows = steps.columns * prior.sd * (firm / by)[:, None]
-        matrix[:-1, :-1] += _squared(rows)
+        matrix[:-1, :-1] += squared(rows)
         target[:-1] += rows.T @ ((1.0 + np.log(steps.times / by)) * firm)
     return matrix, target
-
-
-def _squared(rows: Floats) -> Floats:
-    """Transposed × itself, in pieces too small for BLAS to give to its threads: those wait busily for each other, and
-    beside an engine that has all cores the product then takes fifty times as long."""
-    total = np.zeros((rows.shape[1], rows.shape[1]))
-    for start in range(0, len(rows), PIECE):
-        piece = rows[start : start + PIECE]
-        total += piece.T @ piece
-    return total
 
 
 def _non_negative(matrix: Floats, target: Floats, unit: Floats) -> Floats:
