@@ -457,3 +457,15 @@ def export(
         from stackscope.commands.export import export as write
 
         raise typer.Exit(write(recording, to, output, replace=replace))
+
+
+@app.command()
+def score(
+    recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them.", metavar="FILE...")],
+    json: Json = False,
+) -> None:
+    """Say how well predictions did: what was expected of changes, beside what they did."""
+    with reporting():
+        from stackscope.commands.score import score as keep_score
+
+        raise typer.Exit(keep_score(recordings, json=json))

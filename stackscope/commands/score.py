@@ -1,0 +1,86 @@
+"""`stackscope score`: how well the predictions in recordings did, beside what was measured afterwards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stackscope.analysis.scorecard import Score, merged, score_session
+from stackscope.errors import UsageError
+from stackscope.report import output
+from stackscope.report.score import SessionScore, shown
+from stackscope.session.format import SUFFIX
+from stackscope.session.reader import SessionReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+def score(paths: Sequence[Path], *, json: bool = False) -> int:
+    """Print the score of every recording and of all; the exit status. Raises `UsageError` and `SessionFileError`."""
+    sessions = [_scored(path) for path in _files(paths)]
+    total = merged(one.score for one in sessions)
+    if json:
+        output.write(msgspec.json.encode(document(sessions, total)).decode() + "\n")
+    else:
+        output.show(partial(shown, sessions, total))
+    return 0
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    """The recordings that are meant: a folder stands for those in it."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(one for one in path.iterdir() if one.name.endswith((SUFFIX, ".jsonl")))
+        if not found:
+            raise UsageError(f"There is no recording in {path}.", remedy="Name a folder that has some, or files.")
+        yield from found
+
+
+def _scored(path: Path) -> SessionScore:
+    reader = SessionReader(path)
+    found = score_session(reader)
+    return SessionScore(path.name.removesuffix(".zst").removesuffix(".jsonl"), found, reader.truncated)
+
+
+def document(sessions: Sequence[SessionScore], total: Score) -> dict[str, object]:
+    """The same for machines, with every change; unknown is null."""
+    return {
+        "sessions": [{"session": one.name, "truncated": one.truncated, **_of(one.score)} for one in sessions],
+        "total": _of(total, with_changes=False),
+    }
+
+
+def _of(found: Score, *, with_changes: bool = True) -> dict[str, object]:
+    figures: dict[str, object] = {
+        "changes": len(found.outcomes),
+        "scored": found.n,
+        "signs": found.n_signs,
+        "signs_right": found.signs_right,
+        "median_error": found.median_error,
+        "intervals_held": found.covered,
+        "coverage": found.coverage,
+        "not_scored": found.left_out,
+    }
+    if with_changes:
+        figures["outcomes"] = [
+            {
+                "at_ns": one.at_ns,
+                "changes": {name: list(values) for name, values in one.changes.items()},
+                "predicted": _estimate(one.predicted),
+                "measured": _estimate(one.measured),
+                "error": one.error,
+                "why_not": one.why,
+            }
+            for one in found.outcomes
+        ]
+    return figures
+
+
+def _estimate(found: object) -> object:
+    return None if found is None else msgspec.structs.asdict(found)  # type: ignore[arg-type]
