@@ -1,0 +1,114 @@
+"""Scenarios in which time is predicted: sweeps of batch and context, toggles one by one and in pairs, draft lengths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.validate.scenarios import Block, Scenario, fixed, visits
+from stackscope.workload.spec import Length, WorkloadSpec
+
+if TYPE_CHECKING:
+    from stackscope.records import DraftKind
+
+BLOCK_S: Final = 4.5
+
+LEARNED: Final = (1, 2, 4, 8)
+HELD_OUT: Final = (3, 6)
+"""Batches that a model has seen, and those that it has to say something about all the same."""
+
+
+def _sweep(stand: Any, seconds: float) -> Scenario:
+    """Every learned batch, the held-out ones, and the learned ones once more."""
+    batches = (*LEARNED, *HELD_OUT, *LEARNED[::-1])
+    blocks = tuple(Block(seconds=seconds, concurrency=batch) for batch in batches)
+    workload = fixed("code", 48, 160, LEARNED[0])
+    return Scenario(
+        name=f"{stand} batches", goal="time", stand=stand, workload=workload, blocks=blocks, is_quick=stand == "lab"
+    )
+
+
+def _context(tokens: int, seconds: float) -> Scenario:
+    """Two requests about one document of so many tokens, on Gemma."""
+    workload = WorkloadSpec(
+        name="rag", concurrency=2, documents=1, shared_tokens=tokens, prompt_tokens=Length.fixed(24),
+        output_tokens=Length.fixed(300), ignore_eos=True,
+    )  # fmt: skip
+    blocks = (Block(seconds=1.0 + tokens / 170), Block(seconds=seconds))
+    return Scenario(
+        name=f"gemma context {tokens}", goal="time", stand="gemma", workload=workload, blocks=blocks,
+        settings={"context_tokens": 16384, "token_budget": 512},
+    )  # fmt: skip
+
+
+CONTEXTS: Final = (256, 1024, 4096)
+"""The last is held out."""
+
+DRAFT: Final = {"speculation": "draft"}
+NGRAM: Final = {"speculation": "ngram"}
+ONE_THREAD: Final = {"threads": 1}
+KV_Q8: Final = {"kv_type_k": "q8_0", "kv_type_v": "q8_0"}
+OTHER_WEIGHTS: Final = {"model": "stand:lab-q8"}
+NO_PREFIXES: Final = {"prefix_cache": False}
+SMALL_BUDGET: Final = {"token_budget": 64}
+
+
+def _toggles(name: str, toggles: tuple[dict[str, Any], ...], *, seconds: float = BLOCK_S, **fields: Any) -> Scenario:
+    return Scenario(name=name, goal="toggles", blocks=visits(toggles, seconds), **fields)
+
+
+SCENARIOS: Final = (
+    _sweep("lab", 2.5),
+    _sweep("gemma", 3.0),
+    *(_context(tokens, 5.0) for tokens in CONTEXTS),
+    _toggles(
+        "toggles lab", (DRAFT, NGRAM, ONE_THREAD, KV_Q8, OTHER_WEIGHTS, DRAFT | KV_Q8, DRAFT | ONE_THREAD),
+        stand="lab", workload=fixed("code", 64, 160, 2), settings={"draft_length": 3},
+    ),
+    _toggles(
+        "toggles drafts", ({"draft_length": 1}, {"draft_length": 7}, {"speculation": "off"}),
+        stand="lab", workload=fixed("code", 64, 160, 1), settings={"speculation": "draft", "draft_length": 3},
+    ),
+    _toggles(
+        "toggles gemma", (ONE_THREAD, KV_Q8, {"flash_attention": False}, {"slots": 2}, ONE_THREAD | {"slots": 2}),
+        stand="gemma", workload=fixed("code", 64, 96, 4), settings={"slots": 4},
+    ),
+    _toggles(
+        "toggles prompts", (NO_PREFIXES, SMALL_BUDGET, NO_PREFIXES | SMALL_BUDGET), stand="lab", seconds=6.0,
+        workload=WorkloadSpec(
+            name="rag", concurrency=3, documents=2, shared_tokens=256, prompt_tokens=Length.fixed(24),
+            output_tokens=Length.fixed(32), ignore_eos=True,
+        ),
+    ),
+    Scenario(
+        name="toggles short", goal="toggles", stand="lab", workload=fixed("code", 64, 160, 2), is_quick=True,
+        blocks=visits((DRAFT, ONE_THREAD), BLOCK_S, rounds=1), settings={"draft_length": 3},
+    ),
+)  # fmt: skip
+
+
+SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
+TAU_LENGTHS: Final = (1, 3, 5)
+
+
+def tau_name(source: str, length: int) -> str:
+    """The scenario with real drafts of a length."""
+    return f"{source} drafts of {length}"
+
+
+def _followed(kind: str, length: int) -> Scenario:
+    """The same requests with drafts of one length; 0 is without, while shadows guess beside."""
+    settings: dict[str, Any] = {"speculation": kind if length else "off", "draft_length": length or 3}
+    workload = WorkloadSpec(
+        name="code", concurrency=2, requests=60, prompt_tokens=Length.fixed(96), output_tokens=Length.fixed(128),
+        ignore_eos=True,
+    )  # fmt: skip
+    return Scenario(
+        name=tau_name(kind, length) if length else "no drafts", goal="tau", stand="small", workload=workload,
+        settings=settings, blocks=(Block(seconds=30.0),), is_quick=length in (0, 3),
+    )  # fmt: skip
+
+
+TAU: Final = (
+    _followed("ngram", 0),
+    *(_followed(kind, length) for kind in SOURCES for length in TAU_LENGTHS),
+)

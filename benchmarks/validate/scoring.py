@@ -1,0 +1,281 @@
+"""From recordings to the rows of the table."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from benchmarks.validate import figures, measuring, naming, score_naming, score_tau, score_time, score_toggles
+from benchmarks.validate.checks import Accounting, Following, Seen, failures
+from benchmarks.validate.figures import Figure
+from benchmarks.validate.mutants import MUTANTS
+from benchmarks.validate.reading import read
+from stackscope.analysis.whatif.baselines import Roofline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from benchmarks.validate.figures import Judged, Named
+    from benchmarks.validate.reading import Recording
+    from benchmarks.validate.scenarios import Scenario
+    from benchmarks.validate.score_time import Predicted
+    from benchmarks.validate.score_toggles import Toggle
+    from benchmarks.validate.state import Folder
+    from stackscope.records import AnyRecord, StepRecord
+
+EVERY: Final = 8
+"""Of so many recordings, the checks of bytes and FLOPs look at one,"""
+SPECIAL: Final = 6
+"""and at so many of those that have what few have."""
+DELAY_TOLERANCE: Final = 0.05
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    found: Figure
+    is_share: bool = True
+    """Shown in percent."""
+    at_most: float | None = None
+    at_least: float | None = None
+    simpler: tuple[tuple[str, Figure], ...] = ()
+    """The same figure of simpler predictors, by their names."""
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the goal is reached. `None`: there is no goal, or nothing was measured."""
+        value = self.found.value
+        if value is None or (self.at_most is None and self.at_least is None):
+            return None
+        return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
+
+
+class Scored(NamedTuple):
+    """The table, and what has to be said beside it."""
+
+    rows: list[Row]
+    notes: list[str]
+
+
+class Scores:
+    """Scores the recordings of a folder. Nothing here knows how they should come out, the labels of `naming` aside."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._notes: list[str] = []
+        self._checked: list[Recording] = []
+        self._n_read = self._n_special = 0
+
+    def all(self) -> Scored:
+        """Every figure that there are recordings for."""
+        rows = [*self._times(), *self._toggles(), *self._naming(), *self._drafts(), *self._checks()]
+        return Scored(rows, self._notes)
+
+    def _recording(self, name: str) -> Recording | None:
+        path = self._folder.recording(name)
+        if path is None:
+            return None
+        found = read(path)
+        self._n_read += 1
+        # What only some have, several passes and requests that were put back, catches most.
+        is_special = _is_special(found) and self._n_special < SPECIAL
+        self._n_special += is_special
+        if is_special or self._n_read % EVERY == 1:
+            self._checked.append(found)
+        return found
+
+    def _of(self, scenarios: Iterable[Scenario]) -> list[tuple[Scenario, Recording]]:
+        pairs = ((one, self._recording(one.name)) for one in scenarios)
+        return [(one, found) for one, found in pairs if found is not None]
+
+    def _times(self) -> list[Row]:
+        within: list[Predicted] = []
+        batches: list[Predicted] = []
+        sheet: list[Predicted] = []
+        for _, recording in self._of(one for one in measuring.SCENARIOS if one.name.endswith("batches")):
+            in_range, held_out = score_time.sweep(recording, len(measuring.LEARNED), len(measuring.HELD_OUT))
+            within, batches = within + in_range, batches + held_out
+            sheet += _by_sheet(recording)
+        contexts = [found for _, found in self._of(one for one in measuring.SCENARIOS if "context" in one.name)]
+        deep = score_time.across(contexts[:-1], contexts[-1]) if len(contexts) > 1 else []
+        quants: list[Predicted] = []
+        for _, recording in self._of(one for one in measuring.SCENARIOS if one.goal == "toggles"):
+            quants += score_time.after_changes(recording, frozenset(measuring.KV_Q8))
+            quants += score_time.after_changes(recording, frozenset(measuring.OTHER_WEIGHTS))
+        errors = [one.error for one in within]
+        simpler = ((score_toggles.ROOFLINE, figures.quantile([one.error for one in sheet], 0.5)),) if sheet else ()
+        every = [*within, *batches, *deep, *quants]
+        return [
+            Row("step time, in range: median error", figures.quantile(errors, 0.5), at_most=0.05, simpler=simpler),
+            Row("step time, in range: p90 error", figures.quantile(errors, 0.9), at_most=0.12),
+            *(
+                Row(f"step time, held-out {what}: median error", _median(found), at_most=0.10)
+                for what, found in (("batch", batches), ("context", deep), ("KV and weight types", quants))
+            ),
+            Row("step time: 90 % intervals hold", figures.share(sum(p.is_covered for p in every), len(every))),
+        ]
+
+    def _toggles(self) -> list[Row]:
+        singles: list[Toggle] = []
+        pairs: list[Toggle] = []
+        products: list[Judged] = []
+        for scenario, recording in self._of(one for one in measuring.SCENARIOS if one.goal == "toggles"):
+            found = score_toggles.toggles(recording)
+            for one in found:
+                product = score_toggles.multiplied(found, one)
+                (singles if product is None else pairs).append(one)
+                products += [] if product is None else [product]
+                if one.judged is None:
+                    self._notes.append(f"{scenario.name}: {one.name} was not predicted: {one.why_not}")
+        judged, paired = _judged(singles), _judged(pairs)
+        everything = [*judged, *paired]
+        multiplied = ("multiplied (measured) speed-ups", figures.median_error(products))
+        return [
+            Row("single toggles: sign right", figures.sign_right(judged), at_least=0.95,
+                simpler=_simpler(singles, figures.sign_right)),
+            Row("single toggles: median |ln error|", figures.median_error(judged), at_most=0.07,
+                simpler=_simpler(singles, figures.median_error)),
+            Row("pairs: median |ln error|", figures.median_error(paired), at_most=0.10,
+                simpler=(*_simpler(pairs, figures.median_error), multiplied)),
+            Row("toggles: 90 % intervals hold", figures.coverage(everything), at_least=0.80, at_most=0.97),
+            Row("toggles that were predicted", figures.share(len(everything), len(singles) + len(pairs))),
+        ]  # fmt: skip
+
+    def _naming(self) -> list[Row]:
+        verdicts: list[Named] = []
+        memory: list[Named] = []
+        phases: list[Named] = []
+        bounds: list[float] = []
+        delays: list[float] = []
+        responses: dict[str, list[tuple[float, float]]] = {}
+        for scenario, recording in self._of(naming.SCENARIOS):
+            said = score_naming.named(recording.records)
+            verdict = score_naming.judged(scenario, said.name)
+            verdicts.append(verdict)
+            memory.append(score_naming.judged(scenario, score_naming.always_memory(recording)))
+            phases.append(score_naming.judged(scenario, score_naming.largest_phase(recording)))
+            if verdict.truth != verdict.said:
+                self._notes.append(f"{scenario.name}: {said.name or 'nothing'} was named, not {verdict.truth}")
+            slower = score_naming.slow_down(recording)
+            if slower is not None and scenario.cause is not None:
+                responses.setdefault(scenario.family, []).append((scenario.dose, slower))
+                if said.name == scenario.cause and said.share is not None and 0 < said.share < 1:
+                    bounds.append(abs(math.log(1 / (1 - said.share) / slower)))
+            if scenario.delay_ms > 0:
+                delays += _delay_errors(scenario, recording)
+        families = [[slower for _, slower in sorted(found)] for found in responses.values() if len(found) > 1]
+        simpler = (("always memory-bound", memory), ("largest phase", phases))
+        return [
+            Row("causes: macro-F1", figures.naming(verdicts), is_share=False, at_least=0.9,
+                simpler=tuple((name, figures.naming(found)) for name, found in simpler)),
+            Row("placebos: false alarms", figures.alarms(verdicts), at_most=0.05,
+                simpler=tuple((name, figures.alarms(found)) for name, found in simpler)),
+            Row("without the cause: median |ln error| of the bound", figures.quantile(bounds, 0.5)),
+            Row("injected delay: median error", figures.quantile(delays, 0.5), at_most=DELAY_TOLERANCE),
+            Row("larger doses do more", figures.share(sum(map(figures.is_monotone, families)), len(families))),
+        ]  # fmt: skip
+
+    def _followed(self) -> list[Following]:
+        without = self._recording(measuring.TAU[0].name)
+        if without is None:
+            return []
+        found = []
+        for source in measuring.SOURCES:
+            by_length: dict[int, list[AnyRecord]] = {}
+            for length in measuring.TAU_LENGTHS:
+                recording = self._recording(measuring.tau_name(source, length))
+                if recording is not None:
+                    by_length[length] = recording.records
+            if by_length:
+                found.append(Following(source, without.records, by_length))
+        return found
+
+    def _drafts(self) -> list[Row]:
+        rows = []
+        for followed in self._followed():
+            replay: list[float] = []
+            law: list[float] = []
+            points: list[float] = []
+            for length, records in followed.by_length.items():
+                shadow, real = (
+                    score_tau.replayed(followed.without, followed.source, length),
+                    score_tau.happened(records),
+                )
+                off = score_tau.error(shadow.tau, real.tau)
+                replay += [] if off is None else [off]
+                first = score_tau.happened(followed.by_length[min(followed.by_length)])
+                guess = score_tau.error(score_tau.geometric(first, length), real.tau)
+                law += [] if guess is None or length == min(followed.by_length) else [guess]
+                if shadow.acceptance is not None and real.acceptance is not None:
+                    points.append(abs(shadow.acceptance - real.acceptance))
+            rows.append(
+                Row(f"τ at another length, {followed.source}: worst error", _worst(replay), at_most=0.01,
+                    simpler=(("geometric acceptance", _worst(law)),))
+            )  # fmt: skip
+            rows.append(Row(f"shadow acceptance against real, {followed.source}: worst", _worst(points), at_most=0.05))
+        return rows
+
+    def _checks(self) -> list[Row]:
+        seen = Seen(self._checked, self._followed())
+        wrong = failures(Accounting(), seen)
+        self._notes += [f"CHECK FAILED: {one}" for one in wrong]
+        caught = [mutant.name for mutant in MUTANTS if failures(mutant, seen)]
+        missed = [mutant.name for mutant in MUTANTS if mutant.name not in caught]
+        if missed:
+            self._notes.append(f"wrong accountings that no check caught: {', '.join(missed)}")
+        return [
+            Row("checks of bytes, FLOPs and counts that fail", Figure(len(wrong)), is_share=False, at_most=0),
+            Row(f"wrong accountings caught, of {len(MUTANTS)}", Figure(len(caught)), is_share=False,
+                at_least=len(MUTANTS)),
+        ]  # fmt: skip
+
+
+def _median(found: Sequence[Predicted]) -> Figure:
+    return figures.quantile([one.error for one in found], 0.5)
+
+
+def _worst(errors: Sequence[float]) -> Figure:
+    return Figure(max(errors), n=len(errors)) if errors else figures.UNKNOWN
+
+
+def _judged(found: Sequence[Toggle]) -> list[Judged]:
+    return [judged for one in found if (judged := one.judged) is not None]
+
+
+def _simpler(found: Sequence[Toggle], of: object) -> tuple[tuple[str, Figure], ...]:
+    """The same figure by each simpler predictor, of the toggles that it says anything about."""
+    assert callable(of)
+    names = sorted({name for one in found for name in one.simpler})
+    return tuple((name, of([j for one in found if (j := one.judged_by(name)) is not None])) for name in names)
+
+
+def _by_sheet(recording: Recording) -> list[Predicted]:
+    """The blocks that are in range, by a data sheet."""
+    found: list[Predicted] = []
+    for stretch in recording.stretches[len(measuring.LEARNED) + len(measuring.HELD_OUT) :]:
+        if stretch.config is not None:
+            peaks = score_toggles.SHEET_BANDWIDTH, score_toggles.sheet_flops(stretch.config)
+            found += score_time.by_roofline(stretch.steps, Roofline(stretch.pricing, *peaks))
+    return found
+
+
+def _delay_errors(scenario: Scenario, recording: Recording) -> list[float]:
+    """How far what a phase has gained is from what was injected, relative to that."""
+    if len(recording.stretches) < 2 or not scenario.engine.endswith(("SlowSampler", "SlowScheduler")):
+        return []
+    is_sampler = scenario.engine.endswith("SlowSampler")
+
+    def spent(steps: Sequence[StepRecord]) -> float:
+        taken = sorted(step.phases.sample if is_sampler else step.phases.build for step in steps if step.work)
+        return float(taken[len(taken) // 2]) if taken else 0.0
+
+    gained = spent(recording.stretches[1].steps) - spent(recording.stretches[0].steps)
+    return [abs(gained / (scenario.delay_ms * 1e6) - 1)]
+
+
+def _is_special(recording: Recording) -> bool:
+    steps = [step for stretch in recording.stretches for step in stretch.steps]
+    is_ragged = any(len(step.passes) > 1 for step in steps)
+    is_put_back = any(request.requeues or request.preemptions for s in recording.stretches for request in s.requests)
+    return is_ragged or is_put_back
