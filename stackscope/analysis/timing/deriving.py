@@ -15,7 +15,7 @@ from stackscope.analysis.timing.drawing import Belief, Load
 from stackscope.analysis.timing.learning import learn, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
 from stackscope.analysis.timing.scaling import Change, weights_change
-from stackscope.analysis.timing.solving import LEVEL, NO_DATA, solve
+from stackscope.analysis.timing.solving import NO_DATA, solve
 from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ COMPUTE_EXPONENT: Final = (0.75, 0.17)
 READ_EXPONENT: Final = (0.5, 0.32)
 """The same of reading, between none and n: a few threads take all the bandwidth there is (llama.cpp#12966)."""
 FIXED_EXPONENT: Final = (0.0, 0.3)
+
+STEPS_SLOWER: Final = 0.06
+"""How differently steps of two configurations are slower than their calibrations (ln, standard deviation)."""
 
 KV_KERNEL: Final = (0.1, 0.4)
 """ln of what attention costs more with other types of KV: from nothing (llama.cpp PR 7372) to 2.8 times (#28454)."""
@@ -84,7 +87,7 @@ def _calibrated(model: TimeModel, config: EngineConfig, pricing: Pricing, ceilin
             beliefs.append(model.beliefs[index])
             continue
         n = len(belief.mean)
-        unsure = Load("level " + repr(key_of(ceilings)), np.full(n, LEVEL / 2))
+        unsure = Load("level " + repr(key_of(ceilings)), np.full(n, STEPS_SLOWER))
         beliefs.append(belief.times(np.full(n, level), (unsure,)))
     is_kept = pricing.draft is not None and model.pricing.draft is not None and not ceilings.draft_forwards
     if is_kept and _same_draft(model, pricing):

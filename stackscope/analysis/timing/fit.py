@@ -9,18 +9,19 @@ import msgspec
 from stackscope.analysis.ledger import Ledger
 from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.design import Design, times_of
-from stackscope.analysis.timing.learning import FEW, Learned, learn, learned_before, priors, seen_by
+from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
 from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
 from stackscope.analysis.timing.separating import unknown_of
 from stackscope.analysis.timing.shapes import Shape
+from stackscope.analysis.timing.solving import FEW
 from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stackscope.analysis.timing.solving import Data, Prior
-    from stackscope.records import Ceilings, StepRecord
+    from stackscope.records import Ceilings, Header, StepRecord
     from stackscope.toggles import EngineConfig
 
 MOST_CONDITIONS: Final = 12
@@ -52,6 +53,12 @@ class Fit:
         self._known: dict[tuple[object, ...], _Conditions] = {}
         self._current: _Conditions | None = None
         self._config: EngineConfig | None = None
+
+    @classmethod
+    def of(cls, header: Header) -> Fit:
+        """For a session, before its first step; `begin` is still to be called."""
+        library = header.library or ""
+        return cls(header.ceilings, header.other_ceilings, is_gpu=any(name in library for name in GPUS))
 
     def begin(self, config: EngineConfig | None, pricing: Pricing) -> None:
         """The configuration that the steps from here on ran under. `None`, or no geometry: they teach nothing."""

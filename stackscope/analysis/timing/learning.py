@@ -13,7 +13,7 @@ from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, by_parameter
 from stackscope.analysis.timing.drawing import Belief
 from stackscope.analysis.timing.forwards import COLUMNS
 from stackscope.analysis.timing.model import Errors, Seen
-from stackscope.analysis.timing.solving import MAD, NO_DATA, Data, Posterior, Prior, solve
+from stackscope.analysis.timing.solving import FEW, NO_DATA, Data, Posterior, Prior, scale_of, solve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +28,13 @@ STARVED: Final = 0.9
 """A step whose threads had less than this share of what they mostly have was starved: it waited, and teaches nothing
 about bytes and FLOPs."""
 
-FEW: Final = 8
-"""Fewer residuals than this say nothing of their distribution."""
-
 DRIFT: Final = 0.04
 """Standard deviation (ln) of a machine's level from one minute to the next, while nothing else is known of it."""
+
+DRAFT_SLOWER: Final = 0.2
+"""How much a draft model's forwards are slower between the target's than by themselves (ln, standard deviation)."""
+DRAFT_EVICTED: Final = 0.6
+"""The same when it would stay in the processor's cache, were it not for the target."""
 
 _USUAL: Final = {
     "ngram.sequence": 4_000.0, "ngram.token": 500.0, "model.sequence": 4_000.0, "model.token": 6_000.0,
@@ -98,7 +100,9 @@ def _draft_prior(design: Design, config: EngineConfig, ceilings: Ceilings | None
     if ceilings is not None and is_its and ceilings.draft_forwards:
         data = believed.calibration(design.draft, ceilings.draft_forwards)
         data = data._replace(columns=np.concatenate((data.columns, np.zeros((len(data.times), len(look)))), axis=1))
-    return Prior(mean, sd, likeness, 0.1 if len(data.times) else 0.7), data
+    is_evicted = is_its and ceilings is not None and bool(ceilings.draft_fits_cache) and not ceilings.fits_cache
+    slower = DRAFT_EVICTED if is_evicted else DRAFT_SLOWER
+    return Prior(mean, sd, likeness, 0.1 if len(data.times) else 0.7, slower), data
 
 
 def _rates_only(ceilings: Ceilings | None) -> Ceilings | None:
@@ -154,7 +158,7 @@ def _errors(found: Sequence[Belief], steps: Sequence[Kept]) -> Errors:
     for index, (name, belief) in enumerate(zip(BLOCKS, found, strict=True)):
         predicted += by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in steps]) @ belief.mean
     logs = np.log([max(1.0, sum(kept.times)) for kept in steps]) - np.log(np.maximum(predicted, 1.0))
-    residual = max(0.003, MAD * float(np.median(np.abs(logs - np.median(logs)))))
+    residual = scale_of(logs)
     quantiles = np.quantile(logs, np.linspace(0.0, 1.0, 41))
     return Errors(residual, _drift(np.clip(logs, -3 * residual, 3 * residual)), tuple(quantiles.tolist()))
 

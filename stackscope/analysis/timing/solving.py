@@ -23,14 +23,16 @@ BISQUARE: Final = 4.685
 LEAST_SCALE: Final = 0.004
 """Residuals are not believed to be smaller than this, so that a perfect fit does not make its own outliers."""
 
+USUAL_SCALE: Final = 0.05
+"""What single steps of a machine that does nothing else stray by (ln, standard deviation)."""
+FEW: Final = 8
+"""So many steps say as much of their spread as is known beforehand."""
+
 MAD: Final = 1.4826
 """Median absolute deviation to standard deviation, of normal errors."""
 
 KINSHIP: Final = 2.0
 """Variance of a mean of steps ÷ that of as many independent ones: neighbours in time err together."""
-
-LEVEL: Final = 0.12
-"""How much steps are slower than a calibration before any was seen (ln, standard deviation)."""
 
 _ZERO: Final = 1e-9
 _HELD: Final = 1e-4
@@ -46,9 +48,12 @@ class Prior(NamedTuple):
     """(n, parameters): linear combinations that are about zero, in units of their standard deviation."""
     level_sd: float
     """Standard deviation of the logarithm of a factor common to all means, which the data is asked for first."""
+    slower: float = 0.12
+    """How much steps are slower than a calibration (ln, standard deviation), before any was seen."""
 
     def scaled(self, factor: float) -> Prior:
-        return Prior(self.mean * factor, self.sd * factor, self.likeness / factor, self.level_sd)
+        """With every time multiplied by a factor."""
+        return self._replace(mean=self.mean * factor, sd=self.sd * factor, likeness=self.likeness / factor)
 
 
 class Data(NamedTuple):
@@ -96,7 +101,7 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     if len(calibration.times):
         start = _iterate(prior, calibration, NO_DATA, start)[0]
     if len(steps.times):
-        factor = _level(steps, start[:-1], LEVEL if len(calibration.times) else prior.level_sd)
+        factor = _level(steps, start[:-1], prior.slower if len(calibration.times) else prior.level_sd)
         prior = prior.scaled(factor)
         start = np.append(start[:-1] * factor, 1.0 + np.log(factor))
     theta, weights, scale = _iterate(prior, calibration, steps, start)
@@ -107,10 +112,17 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     return Posterior(found, root, scale if len(steps.times) else None, level, residuals)
 
 
+def scale_of(residuals: Floats) -> float:
+    """Standard deviation of residuals without their outliers, as far as there are enough of them to tell."""
+    spread = MAD * float(np.median(np.abs(residuals - np.median(residuals))))
+    n = len(residuals)
+    return max(LEAST_SCALE, float(np.sqrt((FEW * USUAL_SCALE**2 + n * spread**2) / (FEW + n))))
+
+
 def _level(steps: Data, theta: Floats, sd: float) -> float:
     """The factor between steps and a prediction: the median, drawn towards 1 while there are few."""
     logs = np.log(steps.times / _predicted(steps.columns, theta))
-    noise = max(LEAST_SCALE, MAD * float(np.median(np.abs(logs - np.median(logs)))), 0.05)
+    noise = max(USUAL_SCALE, scale_of(logs))
     information = len(logs) / noise**2
     return float(np.exp(np.median(logs) * information / (information + 1.0 / sd**2)))
 
@@ -131,7 +143,7 @@ def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tup
         is_gentle = nth < GENTLE_ROUNDS
         if len(steps.times):
             residuals = np.log(steps.times / _predicted(steps.columns, theta[:-1]))
-            scale = max(LEAST_SCALE, MAD * float(np.median(np.abs(residuals - np.median(residuals)))))
+            scale = scale_of(residuals)
             weights = _weights(residuals / scale, is_gentle=is_gentle)
         matrix, target = _system(prior, calibration, steps, theta[:-1], weights, scale)
         found = _non_negative(matrix, target, unit)
@@ -144,7 +156,7 @@ def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tup
 
 def _unit(prior: Prior, steps: Data) -> Floats:
     """What the parameters are counted in. Without steps there is nothing that the level could be told from."""
-    return np.append(prior.sd, LEVEL if len(steps.times) else _HELD)
+    return np.append(prior.sd, prior.slower if len(steps.times) else _HELD)
 
 
 def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
@@ -160,7 +172,7 @@ def _system(
     prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats, scale: float
 ) -> tuple[Floats, Floats]:
     """Normal matrix and right-hand side of the linear problem whose solution is the next guess, in units of `prior.sd`
-    and, for the level that stands last, of `LEVEL`.
+    and, for the level that stands last, of `prior.slower`.
 
     ln(t) is linear in the parameters near the last guess p: ln(t/p) ≈ (t − p)/p, so that a time of measured logarithm
     counts as p·(1 + ln(t/p)). The prior keeps the matrix well away from being singular.
@@ -210,6 +222,6 @@ def _root(prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: 
     lower = np.linalg.cholesky(matrix[np.ix_(free, free)])
     root[np.ix_(free, free)] = np.linalg.inv(lower).T * unit[free][:, None]
     if len(steps.times) == 0:
-        root[:, -1] += LEVEL * theta
+        root[:, -1] += prior.slower * theta
     made: Floats = root[:-1]
     return made
