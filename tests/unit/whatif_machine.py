@@ -15,7 +15,7 @@ from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.timing.terms import Terms
 from stackscope.analysis.ubatches import split_equal
 from stackscope.analysis.whatif.watch import Watch
-from stackscope.analysis.whatif.working_point import WorkingPoint
+from stackscope.analysis.whatif.working_point import Decoding, Round, WorkingPoint
 from stackscope.engine.scheduler import SlotView, plan_step
 from stackscope.records import (
     CacheCounters,
@@ -26,6 +26,7 @@ from stackscope.records import (
     LengthCounts,
     ModelSummary,
     Phases,
+    PrefixShadow,
     RequestRecord,
     SlotWork,
     StepRecord,
@@ -35,7 +36,7 @@ from stackscope.toggles import EngineConfig
 from tests.analysis_builders import attention, dense_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -138,6 +139,51 @@ class Times:
         return Times(self.machine, config, pricing, self.residual)
 
 
+class StatedTimes:
+    """Step times that a test states as a function of shape, configuration and ledgers."""
+
+    def __init__(
+        self, state: Callable[[Shape, EngineConfig, Pricing], Terms], config: EngineConfig, own: Pricing,
+        spread: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._state, self._config, self._pricing, self._spread = state, config, own, spread
+        self.unknown: Mapping[str, str] = {}
+        self.residual = 0.0
+        self.is_calibrated = True
+
+    def terms(self, shape: Shape) -> Terms:
+        return self._state(shape, self._config, self._pricing)
+
+    def draws(self, shapes: Sequence[Shape], n: int = 200, seed: int = 0) -> npt.NDArray[np.float64]:
+        factors = np.exp(self._spread * np.random.default_rng(seed).standard_normal((n, len(Terms._fields))))
+        made: npt.NDArray[np.float64] = factors @ np.array([self.terms(shape) for shape in shapes]).T
+        return made
+
+    def under(self, config: EngineConfig, pricing: Pricing) -> StatedTimes | str:
+        return StatedTimes(self._state, config, pricing, self._spread)
+
+
+def stated_point(
+    state: Callable[[Shape, EngineConfig, Pricing], Terms],
+    config: EngineConfig = CONFIG,
+    *,
+    sequences: int = 1,
+    cached: int = 100,
+    spread: float = 0.0,
+    **fields: object,
+) -> WorkingPoint:
+    """A working point of one plain round, at times that the test states."""
+    passes = (Ubatch(sequences, sequences),)
+    shape = Shape(((cached, 1),) * sequences, sequences, passes, (), sequences * (cached + 1), 0)
+    one = Round(shape, tuple(Decoding(cached, 0, slot) for slot in range(sequences)))
+    known: dict[str, object] = {
+        "times": StatedTimes(state, config, pricing(config), spread), "rounds": (one,), "tokens_per_round": 1.0,
+        "slots_busy": float(sequences), "concurrency": sequences, "model": MODEL, "tokens_per_s": 100.0,
+        "variants": {FOUR_BITS: in_four_bits(MODEL)},
+    }  # fmt: skip
+    return WorkingPoint(config=config, pricing=pricing(config), **(known | fields))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Traffic:
     """A closed loop of alike requests, and what drafts and prefix caches make of them."""
@@ -153,6 +199,14 @@ class Traffic:
     """Probability that there is a draft at all."""
     idle_cells: int = 0
     """Cells of cached prefixes nobody uses, while the prefix cache is on."""
+
+    def prefix_shadow(self, requests: int = 200) -> PrefixShadow:
+        """What a simulated prefix cache would have found of so many requests."""
+        looked_up = requests * self.prompt
+        found = round(looked_up * self.found)
+        return PrefixShadow(
+            at_ns=0, epoch=0, requests=requests, lookup_tokens=looked_up, hit_tokens=found, useful_hit_tokens=found
+        )
 
     def curve(self, source: DraftKind, lengths: Sequence[int] = range(1, 9)) -> LotCurve:
         return LotCurve(self.accepted[source], self.covered[source], frozenset(lengths))
@@ -203,6 +257,7 @@ class _Running:
     id: int
     prompt: int
     output: int
+    found: int
     kv: int
     order: int
     arrived_ns: int
@@ -282,7 +337,7 @@ class Engine:
             kv = min(round(traffic.found * prompt), prompt - 1) if self.config.prefix_cache else 0
             if self.config.prefix_cache:
                 lookups, hits = lookups + prompt, hits + kv
-            self.slots[slot] = _Running(n, prompt, output, kv, n, self.queue.pop(0))
+            self.slots[slot] = _Running(n, prompt, output, kv, kv, n, self.queue.pop(0))
             self.n_requests += 1
         self._hits = lookups, hits
 
@@ -355,6 +410,7 @@ class Engine:
                 finished_ns=self.now_ns,
                 finish_reason="length",
                 prompt_tokens=one.prompt,
+                hit_tokens=one.found,
                 emissions=tuple(one.emissions),
             )
         )
@@ -394,6 +450,8 @@ def recorded(
         watch.write(step)
     for request in engine.finished:
         watch.write(request)
+    if not config.prefix_cache:
+        watch.write(traffic.prefix_shadow())
     point = watch.point(
         machine.times(config, pricing(config)), curves=traffic.curves(), variants={FOUR_BITS: in_four_bits(MODEL)}
     )

@@ -11,8 +11,9 @@ from stackscope import units
 from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.whatif import plans
 from stackscope.analysis.whatif.candidates import DRAFT_LENGTHS, Candidate
-from stackscope.analysis.whatif.evaluate import DRAWS, SEED, Array, Evaluation
+from stackscope.analysis.whatif.evaluate import Evaluation
 from stackscope.analysis.whatif.predict import estimate
+from stackscope.analysis.whatif.timer import DRAWS, SEED, Array
 from stackscope.records import Estimate, Ubatch
 
 if TYPE_CHECKING:
@@ -91,14 +92,14 @@ def acceptance(predictor: Predictor, drafting: State) -> tuple[BreakEven, BreakE
             )
     assert isinstance(on, Evaluation)
     assert isinstance(off, Evaluation)
-    spare = off.total_ns - on.prefill_ns
-    if on.pairs <= 0.0 or bool(np.any(spare <= 0.0)):
+    wanted = on.tokens_needed(off.total_ns)
+    if not bool(np.all((wanted > 0.0) & np.isfinite(wanted))):
         why = "Hardly anything was decoded lately."
         return (
             BreakEven(kind="tokens per round", sentence=why, source=source),
             BreakEven(kind="acceptance", sentence=why, source=source),
         )
-    needed = estimate(on.decode_ns * (on.whole_tokens / on.pairs) / spare)
+    needed = estimate(wanted)
     has = float(on.tokens[0])
     name = f"drafts of {length} by {plans.SOURCES.get(source, source)}"
     tokens = BreakEven(
@@ -130,7 +131,7 @@ def _drafted(one: Evaluation) -> float | None:
     drafting = one.draft.drafting
     if not drafting.is_recorded:
         return drafting.coverage * drafting.mean or None
-    return one.drafted / one.pairs if one.drafted > 0.0 else None
+    return one.drafted_per_round or None
 
 
 def batch(predictor: Predictor, drafting: State) -> BreakEven:

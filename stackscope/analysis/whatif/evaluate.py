@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
 
-from stackscope.analysis.ledger import Ledger
-from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.analysis.whatif import plans
 from stackscope.analysis.whatif.plans import DraftPlan, State
+from stackscope.analysis.whatif.timer import DRAWS, SEED, Array
 from stackscope.analysis.whatif.transforms import Step, forwards
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stackscope.analysis.timing.shapes import Shape
-    from stackscope.analysis.whatif.contracts import StepTimes
     from stackscope.analysis.whatif.plans import PromptPlan
-    from stackscope.analysis.whatif.working_point import WorkingPoint
-    from stackscope.records import ModelSummary
-    from stackscope.toggles import EngineConfig, KvType
+    from stackscope.analysis.whatif.timer import Timer
+    from stackscope.analysis.whatif.working_point import Round, WorkingPoint
 
-Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
-DRAWS: Final = 100
-"""Machines drawn: the ends of an interval then stray by a tenth of its width."""
-SEED: Final = 20_240_917
-"""One for all predictions: what two of them do not know alike leaves their ratio."""
 _GRANTED: Final = 0.95
 """Part of the drafts that the token budget must leave for the recorded acceptance to hold."""
 SPLIT_ERROR: Final = 0.3
 """Standard deviation of ln(passes) of a batch over a split cache: from one pass, when slots were filled in order, to
 half as many as there are sequences."""
 
-NOT_TIMED: Final = "Nothing was timed on this machine yet: run stackscope calibrate, or let it run for some seconds."
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The decoding part of some steps, prompts left out. Arrays begin with the point estimate; draws follow."""
+
+    pairs: float
+    """Sequences that decode, summed over the steps."""
+    steps: float
+    """With such sequences."""
+    drafted: float
+    """Tokens drafted for them."""
+    decode_ns: Array
+    """Time of those steps."""
+    gap_ns: Array
+    """The same, prompts included, each step counted for every sequence that decodes in it."""
+    terms: Terms
+    """Summed over the steps."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of the sample under one configuration. Arrays begin with the point estimate; draws follow."""
+    """The work of the sample under one configuration.
+
+    The prompts of the sample take the steps that they take, in which some sequences decode as well; what then remains
+    to be decoded takes steps without prompts.
+    """
 
     state: State
     draft: DraftPlan
@@ -47,26 +59,20 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in flight relative to the recorded ones."""
     tokens: Array
     """A: per round of a sequence."""
-    pairs: float
-    """Sequences that decode, summed over the sample's steps."""
-    drafted: float
-    """Tokens drafted for them."""
-    steps: float
-    """Of the sample, with sequences that decode."""
-    decode_ns: Array
-    """Of those steps, their prompts left out."""
+    whole_tokens: float
+    """Decode tokens of the recorded sample, which all configurations have to produce."""
+    plain: Group
+    """Steps without prompts, as many as were recorded."""
+    mixed: Group
+    """The decoding part of those with prompts, as many as the prompts take."""
     prefill_ns: Array
     """What prompts add."""
-    gap_ns: Array
-    """Mean time between emissions of a request."""
     first_ns: Array
     """Sum over prompts of the steps that they are computed in."""
     first_steps: float
     """How many those are, each counted for every prompt that it advances."""
-    terms: Terms
-    """Of a mean step that decodes."""
-    whole_tokens: float
-    """Decode tokens of the recorded sample, which all configurations have to produce."""
+    prompt_steps: float
+    """Steps with prompts."""
 
     @property
     def total_ns(self) -> Array:
@@ -76,62 +82,89 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def decode_total_ns(self) -> Array:
         """The part of decoding: as many steps as those tokens take."""
-        if self.pairs <= 0.0:
-            return np.zeros_like(self.decode_ns)
-        scaled: Array = self.decode_ns * (self.whole_tokens / (self.pairs * self.tokens))
-        return scaled
+        few, more = self._shares
+        total: Array = few * self.mixed.decode_ns + more * self.plain.decode_ns
+        return total
+
+    @property
+    def gap_ns(self) -> Array:
+        """Mean time between emissions of a request; 0 when nothing decodes."""
+        few, more = self._shares
+        pairs = few * self.mixed.pairs + more * self.plain.pairs
+        gap: Array = (few * self.mixed.gap_ns + more * self.plain.gap_ns) / np.maximum(pairs, 1e-9)
+        return gap
+
+    @property
+    def terms(self) -> Terms:
+        """Of a mean step that decodes."""
+        few, more = self._now
+        steps = few * self.mixed.steps + more * self.plain.steps
+        if steps <= 0.0:
+            return Terms()
+        both = zip(self.mixed.terms, self.plain.terms, strict=True)
+        return Terms(*[(few * one + more * other) / steps for one, other in both])
 
     @property
     def sequences(self) -> float:
         """Mean sequences of a step that decodes."""
-        return self.pairs / self.steps if self.steps > 0 else 0.0
+        few, more = self._now
+        steps = few * self.mixed.steps + more * self.plain.steps
+        return (few * self.mixed.pairs + more * self.plain.pairs) / steps if steps > 0.0 else 0.0
+
+    @property
+    def drafted_per_round(self) -> float:
+        """Tokens drafted per round of a sequence."""
+        pairs = self.mixed.pairs + self.plain.pairs
+        return (self.mixed.drafted + self.plain.drafted) / pairs if pairs > 0.0 else 0.0
+
+    @property
+    def crowding(self) -> float:
+        """Steps with prompts ÷ steps that decode, for the same work: near 1, decoding waits for prompts."""
+        few, more = self._now
+        rounds = few * self.mixed.steps + more * self.plain.steps
+        return self.prompt_steps / rounds if rounds > 0.0 else 0.0
+
+    def tokens_needed(self, total_ns: Array) -> Array:
+        """A with which the same work would take so long. Not positive or infinite: no A would do."""
+        left = total_ns - self.prefill_ns
+        if self.plain.pairs <= 0.0:
+            rounds = left * self.mixed.pairs / np.maximum(self.mixed.decode_ns, 1e-9)
+        else:
+            rounds = self.mixed.pairs + (left - self.mixed.decode_ns) * self.plain.pairs / self.plain.decode_ns
+        needed: Array = self.whole_tokens / rounds
+        return needed
+
+    @property
+    def _now(self) -> tuple[float, float]:
+        few, more = self._shares
+        return float(few[0]), float(more[0])
+
+    @property
+    def _shares(self) -> tuple[Array, Array]:
+        """How often the steps of `mixed` and of `plain` are needed for the tokens."""
+        rounds = self.whole_tokens / self.tokens
+        if self.plain.pairs <= 0.0:
+            return rounds / max(self.mixed.pairs, 1e-9), np.zeros_like(rounds)
+        if self.mixed.pairs <= 0.0:
+            return np.zeros_like(rounds), rounds / self.plain.pairs
+        few = np.minimum(rounds / self.mixed.pairs, 1.0)
+        return few, (rounds - few * self.mixed.pairs) / self.plain.pairs
 
 
-def times_under(point: WorkingPoint, config: EngineConfig) -> StepTimes | str:
-    """The time model under a configuration, or why there is none."""
-    if point.times is None:
-        return NOT_TIMED
-    if config == point.config:
-        return point.times
-    priced = pricing_under(point, config)
-    if isinstance(priced, str):
-        return priced
-    return point.times.under(config, priced)
-
-
-def pricing_under(point: WorkingPoint, config: EngineConfig) -> Pricing | str:
-    """Ledgers of a configuration, or why its weights are not known."""
-    model = point.model if config.model == point.config.model else point.variants.get(config.model)
-    if model is None:
-        return "What these weights consist of is not known: their file has not been read."
-    try:
-        target = _ledger(model, config.kv_type_k, config.kv_type_v)
-        draft = point.draft_model
-        drafter = None if draft is None else _ledger(draft, config.kv_type_k, config.kv_type_v)
-    except ValueError as error:
-        return f"Its cost cannot be counted: {error}."
-    return Pricing(target, drafter, config.threads)
-
-
-@lru_cache(maxsize=32)
-def _ledger(model: ModelSummary, kv_type_k: KvType, kv_type_v: KvType) -> Ledger:
-    return Ledger(model, kv_type_k, kv_type_v)
-
-
-def evaluate(point: WorkingPoint, state: State, load: float) -> Evaluation | str:
+def evaluate(timer: Timer, state: State, load: float) -> Evaluation | str:
     """The work of a working point under a configuration and so many times the requests in flight; or why not."""
+    point = timer.point
     why = plans.not_modelled(point, state.config)
     if why is not None:
         return why
     draft = plans.draft_plan(point, state.config)
     prompt = plans.prompt_plan(point, state.config)
-    times = times_under(point, state.config)
+    times = timer.model(state.config)
     for answer in (draft, prompt, times):
         if isinstance(answer, str):
             return answer
     assert not isinstance(draft, str)
     assert not isinstance(prompt, str)
-    assert not isinstance(times, str)
     made = [
         forwards(
             one,
@@ -145,7 +178,7 @@ def evaluate(point: WorkingPoint, state: State, load: float) -> Evaluation | str
         for one in point.rounds
     ]
     granted = _as_granted(draft, made)
-    return granted if isinstance(granted, str) else _timed(point, state, load, granted, prompt, times, made)
+    return granted if isinstance(granted, str) else _timed(timer, state, load, granted, prompt, made)
 
 
 def _as_granted(plan: DraftPlan, made: list[list[Step]]) -> DraftPlan | str:
@@ -165,111 +198,114 @@ def _as_granted(plan: DraftPlan, made: list[list[Step]]) -> DraftPlan | str:
     return plan._replace(tokens=tokens.value, error=plans.log_error(tokens))
 
 
+_ROWS: Final = ("plain", "plain gap", "mixed", "mixed gap", "prefill", "first")
+
+
 class _Sums:
     """Which shapes are to be timed, and with what weight each counts in each sum."""
 
     def __init__(self) -> None:
         self.shapes: list[Shape] = []
+        self.pairs = {"plain": 0.0, "mixed": 0.0}
+        self.steps = {"plain": 0.0, "mixed": 0.0}
+        self.drafted = {"plain": 0.0, "mixed": 0.0}
+        self.first_steps = self.prompt_steps = 0.0
         self._places: dict[Shape, int] = {}
-        self._rows: list[list[float]] = [[], [], [], [], []]
+        self._rows: dict[str, list[float]] = {name: [] for name in _ROWS}
 
-    def add(self, shape: Shape, *, decode: float = 0.0, prefill: float = 0.0, gap: float = 0.0, more: float = 0.0,
-            first: float = 0.0) -> None:  # fmt: skip
+    def take(self, one: Round, step: Step) -> None:
+        """Count what a round has become."""
+        n = step.sequences
+        if step.mixed is None:
+            self._decode("plain", step, one.weight * step.share)
+            return
+        weight = one.chunk_weight * step.times * step.share
+        self.first_steps += weight * step.prompts
+        self.prompt_steps += weight
+        self._add(step.mixed, {"prefill": weight, "mixed gap": weight * n, "first": weight * step.prompts})
+        if step.decode is not None:
+            self._decode("mixed", step, weight)
+            self._add(step.decode, {"prefill": -weight, "mixed gap": -weight * n})
+
+    def _decode(self, group: str, step: Step, weight: float) -> None:
+        if step.decode is None:
+            return
+        self.pairs[group] += weight * step.sequences
+        self.steps[group] += weight
+        self.drafted[group] += weight * step.decode.drafted
+        self._add(step.decode, {group: weight, f"{group} gap": weight * step.sequences})
+
+    def _add(self, shape: Shape, weights: Mapping[str, float]) -> None:
         place = self._places.get(shape)
         if place is None:
             place = self._places[shape] = len(self.shapes)
             self.shapes.append(shape)
-            for row in self._rows:
+            for row in self._rows.values():
                 row.append(0.0)
-        for row, weight in zip(self._rows, (decode, prefill, gap, more, first), strict=True):
-            row[place] += weight
+        for name, weight in weights.items():
+            self._rows[name][place] += weight
 
-    @property
-    def weights(self) -> Array:
-        return np.array(self._rows)
+    def weights(self, name: str) -> Array:
+        return np.array(self._rows[name])
 
 
 def _timed(
-    point: WorkingPoint,
-    state: State,
-    load: float,
-    draft: DraftPlan,
-    prompt: PromptPlan,
-    times: StepTimes,
-    made: list[list[Step]],
+    timer: Timer, state: State, load: float, draft: DraftPlan, prompt: PromptPlan, made: list[list[Step]]
 ) -> Evaluation:
+    point = timer.point
     sums = _Sums()
-    pairs = steps = drafted = whole = first_steps = 0.0
     for one, its in zip(point.rounds, made, strict=True):
-        whole += one.weight * len(one.decoding)
         for step in its:
-            part = one.chunk_weight * step.times * step.share if step.mixed is not None else 0.0
-            n = step.sequences
-            if step.decode is not None:
-                weight = one.weight * step.share
-                pairs += weight * n
-                steps += weight
-                drafted += weight * step.decode.drafted
-                sums.add(step.decode, decode=weight, prefill=-part, gap=weight * n, more=-part * n)
-            if step.mixed is not None:
-                first_steps += part * len(one.chunks)
-                sums.add(step.mixed, prefill=part, more=part * n, first=part * len(one.chunks))
-    terms = [times.terms(shape) for shape in sums.shapes]
-    table = np.vstack([np.array([[one.total for one in terms]]), times.draws(sums.shapes, DRAWS, SEED)])
-    weights = sums.weights
-    decode, prefill, gap, more, first = weights @ table.T
-    tokens = draft.tokens * np.exp(draft.error * normals(draft.drafting.source))
-    prefill = np.maximum(prefill, 0.0) * np.exp(prompt.error * normals("prompts"))
-    whole *= 1.0 if point.tokens_per_round is None else point.tokens_per_round
-    mean = np.zeros_like(decode)
-    if pairs > 0.0:
-        mean = gap / pairs + np.maximum(more, 0.0) * tokens / whole
-        decode = decode * _layout_spread(point, state, load, sums.shapes, weights[0])
-        decode = decode + _idle_spread(prompt, terms, weights[0])
+            sums.take(one, step)
+    terms, table = timer.times(state.config, sums.shapes)
+    matrix = np.array(terms).reshape(-1, len(TERMS))
+    layout = _layout_spread(point, state, load, sums)
+
+    def group(name: str) -> Group:
+        weights = sums.weights(name)
+        parts = [float(part) for part in weights @ matrix]
+        spread = _idle_spread(prompt, parts[TERMS.index("resident")])
+        decode = (weights @ table) * layout + spread
+        gap = (sums.weights(f"{name} gap") @ table) * layout
+        pairs, steps = sums.pairs[name], sums.steps[name]
+        gap = gap + spread * (pairs / steps if steps > 0.0 else 0.0)
+        return Group(
+            pairs=pairs, steps=steps, drafted=sums.drafted[name], decode_ns=decode, gap_ns=gap, terms=Terms(*parts)
+        )
+
+    prefill = sums.weights("prefill") @ table
+    whole = sum(one.weight * len(one.decoding) for one in point.rounds)
     return Evaluation(
         state=state,
         draft=draft,
         load=load,
-        tokens=tokens,
-        pairs=pairs,
-        drafted=drafted,
-        steps=steps,
-        decode_ns=decode,
-        prefill_ns=prefill,
-        gap_ns=mean,
-        first_ns=first,
-        first_steps=first_steps,
-        terms=_mean_terms(terms, weights[0]),
-        whole_tokens=whole,
+        tokens=draft.tokens * np.exp(draft.error * normals(draft.drafting.source)),
+        whole_tokens=whole * (1.0 if point.tokens_per_round is None else point.tokens_per_round),
+        plain=group("plain"),
+        mixed=group("mixed"),
+        prefill_ns=np.maximum(prefill, 0.0) * np.exp(prompt.error * normals("prompts")),
+        first_ns=sums.weights("first") @ table,
+        first_steps=sums.first_steps,
+        prompt_steps=sums.prompt_steps,
     )
 
 
-def _layout_spread(
-    point: WorkingPoint, state: State, load: float, shapes: list[Shape], weights: Array
-) -> Array | float:
+def _layout_spread(point: WorkingPoint, state: State, load: float, sums: _Sums) -> Array | float:
     """What not knowing the order of slots adds under split KV: passes depend on which of them are neighbours."""
     if state.config.unified_kv or (not point.config.unified_kv and load == 1.0):
         return 1.0
-    passes = float(weights @ np.array([len(shape.passes) for shape in shapes])) / max(float(weights.sum()), 1e-9)
+    weights = sums.weights("plain") + sums.weights("mixed")
+    passes = float(weights @ np.array([len(shape.passes) for shape in sums.shapes])) / max(float(weights.sum()), 1e-9)
     spread: Array = np.exp(SPLIT_ERROR * (1.0 - 1.0 / max(passes, 1.0)) * normals("layout"))
     return spread
 
 
-def _idle_spread(prompt: PromptPlan, terms: list[Terms], weights: Array) -> Array:
+def _idle_spread(prompt: PromptPlan, resident_ns: float) -> Array | float:
     """What not knowing how full the prefix cache will be adds: that part of the time is in proportion to it."""
     if prompt.idle_error == 0.0:
-        return np.zeros(DRAWS + 1)
-    resident = float(weights @ np.array([one.resident for one in terms]))
-    spread: Array = resident * np.clip(prompt.idle_error * normals("idle"), -1.0, 1.0)
+        return 0.0
+    spread: Array = resident_ns * np.clip(prompt.idle_error * normals("idle"), -1.0, 1.0)
     return spread
-
-
-def _mean_terms(terms: list[Terms], weights: Array) -> Terms:
-    total = float(weights.sum())
-    if total <= 0.0:
-        return Terms()
-    means = weights @ np.array(terms) / total
-    return Terms(*[float(one) for one in means])
 
 
 @lru_cache(maxsize=16)
@@ -282,8 +318,7 @@ def normals(what: str) -> Array:
 
 def contributions(one: Evaluation) -> dict[str, float]:
     """Nanoseconds of the whole work by term of the decoding steps, and `prefill`."""
-    scale = 0.0
-    if one.decode_ns[0] > 0.0 and one.terms.total > 0.0:
-        scale = float(one.decode_total_ns[0]) / one.terms.total
-    parts = {name: scale * value for name, value in zip(TERMS, one.terms, strict=True)}
+    mean, total = one.terms, float(one.decode_total_ns[0])
+    scale = total / mean.total if mean.total > 0.0 else 0.0
+    parts = {name: scale * value for name, value in zip(TERMS, mean, strict=True)}
     return {**parts, "prefill": float(one.prefill_ns[0])}

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from stackscope.analysis.whatif import plans, reasons
-from stackscope.analysis.whatif.evaluate import DRAWS, Array, Evaluation, contributions, evaluate, normals
+from stackscope.analysis.whatif.evaluate import Evaluation, contributions, evaluate, normals
+from stackscope.analysis.whatif.timer import DRAWS, Array, Timer
 from stackscope.records import COST_MODEL_VERSION, Estimate, Prediction
 
 if TYPE_CHECKING:
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
 UNSEEN: Final = 0.08
 """Standard deviation of the error of a prediction, as a part of the time that the change moves: what no parameter of
 the time model stands for, such as kernels that were only timed at other sizes."""
+LEAST_UNSEEN: Final = 0.005
+"""The same as soon as anything moves: what the scheduler does is only followed on average."""
 VAGUE: Final = 3.0
 """An interval whose ends differ by more than this factor is no prediction."""
+CROWDED: Final = 0.9
+"""Where nearly every step has a prompt in it, fewer requests decode at a time than before: by how much is not
+followed, and nothing is said of latencies."""
 _NEGLIGIBLE_WAIT: Final = 0.1
 """Share of the time to the first token that an open loop's queue may have for it to be said how it changes."""
 _ROUNDS_OF_LOAD: Final = 3
@@ -58,6 +64,7 @@ class Predictor:
     def __init__(self, point: WorkingPoint) -> None:
         self.point = point
         self.state = plans.recorded_state(point)
+        self.timer = Timer(point)
         self._known: dict[tuple[State, float | None], Evaluation | str] = {}
 
     def predict(self, changes: Mapping[str, Setting], at_ns: int = 0) -> Prediction:
@@ -107,11 +114,12 @@ class Predictor:
         arrivals = was.is_of_arrivals and becomes.is_of_arrivals
         ratio = becomes.values / was.values
         tokens = estimate(ratio if arrivals else ratio * spread)
+        is_crowded = later.crowding > max(CROWDED, earlier.crowding)
         gap = None
-        if earlier.gap_ns[0] > 0.0 and later.gap_ns[0] > 0.0:
+        if earlier.gap_ns[0] > 0.0 and later.gap_ns[0] > 0.0 and not is_crowded:
             gap = estimate(later.gap_ns / earlier.gap_ns * spread)
         overrun = self.point.follows_arrivals and not becomes.is_of_arrivals
-        ttft = None if overrun else self._ttft(earlier, later, ratio, spread)
+        ttft = None if overrun or is_crowded else self._ttft(earlier, later, ratio, spread)
         return Comparison(
             before=earlier,
             after=later,
@@ -130,7 +138,7 @@ class Predictor:
         key = (state, load)
         known = self._known.get(key)
         if known is None:
-            known = self._settled(state) if load is None else evaluate(self.point, state, load)
+            known = self._settled(state) if load is None else evaluate(self.timer, state, load)
             self._known[key] = known
         return known
 
@@ -158,14 +166,13 @@ class Predictor:
 
     def _settled(self, state: State) -> Evaluation | str:
         """An open loop that is kept up with: there are as many requests in flight as arrive while one is served."""
-        point = self.point
-        base = evaluate(point, self.state, 1.0)
+        base = evaluate(self.timer, self.state, 1.0)
         if isinstance(base, str) or state == self.state:
             return base
         offered = state.rate / self.state.rate if state.rate and self.state.rate else 1.0
         most = self._full_load(state)
         load = min(offered, most)
-        now = evaluate(point, state, load)
+        now = evaluate(self.timer, state, load)
         for _ in range(_ROUNDS_OF_LOAD):
             if isinstance(now, str) or base.gap_ns[0] <= 0.0 or now.gap_ns[0] <= 0.0:
                 return now
@@ -174,7 +181,7 @@ class Predictor:
             if abs(wanted - load) < 0.02 * load:
                 return now
             load = wanted
-            now = evaluate(point, state, load)
+            now = evaluate(self.timer, state, load)
         return now
 
     def _full_load(self, state: State) -> float:
@@ -272,7 +279,7 @@ def _unseen(point: WorkingPoint, before: Evaluation, after: Evaluation) -> float
     if most <= 0.0 or point.times is None:
         return 0.0
     moved = min(sum(abs(one[name] - other[name]) for name in one) / most, 1.0)
-    return moved * math.hypot(UNSEEN, point.times.residual)
+    return 0.0 if moved == 0.0 else math.hypot(LEAST_UNSEEN, moved * math.hypot(UNSEEN, point.times.residual / 2))
 
 
 def _setting(state: State, name: str) -> Setting:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from stackscope.records import StepRecord
 
-MOST_DECODING: Final = 10
+MOST_DECODING: Final = 6
 """Rounds that stand for the steps without prompts."""
-MOST_MIXED: Final = 6
+MOST_MIXED: Final = 4
 """Rounds that stand for the steps with prompts. Together they are timed for some sixty configurations every few
 seconds, which has to stay within 150 ms."""
 

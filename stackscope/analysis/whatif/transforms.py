@@ -65,6 +65,8 @@ class Step(NamedTuple):
     share: float
     sequences: int
     """That decode in it."""
+    prompts: int
+    """That advance in it."""
     decode: Shape | None
     """Its decoding part, prompts left out. `None`: nothing decodes."""
     mixed: Shape | None
@@ -90,30 +92,41 @@ def forwards(
     """
     making = _Making(one, config, recorded, drafting, idle_cells)
     steps = []
-    for count_share, sequences in batches(one, load, config.token_budget):
+    chunks, groups = together(one.chunks, load)
+    for count_share, sequences in batches(one, load, len(chunks), config.token_budget):
         spare = config.token_budget - len(sequences)
-        if one.chunks:
-            spare -= min(max(1, config.token_budget // PREFILL_SHARE), sum([chunk.new for chunk in one.chunks]))
+        if chunks:
+            spare -= min(max(1, config.token_budget // PREFILL_SHARE), sum([chunk.new for chunk in chunks]))
         for share, drafts in drafts_of(sequences, drafting, max(0, spare)):
             decode = making.shape(sequences, drafts, ()) if sequences else None
             mixed, times = None, 1.0
-            if one.chunks:
+            if chunks:
                 room = max(1, config.token_budget - len(sequences) - sum(drafts))
                 was_full = one.shape.rows >= recorded.token_budget
-                chunks, times = rechunked(one.chunks, prompts, room, was_full)
-                mixed = making.shape(sequences, drafts, chunks)
-            steps.append(Step(count_share * share, len(sequences), decode, mixed, times))
+                made, times = rechunked(chunks, prompts, room, was_full)
+                mixed = making.shape(sequences, drafts, made)
+            steps.append(Step(count_share * share, len(sequences), len(chunks), decode, mixed, groups * times))
     return steps
 
 
-def batches(one: Round, load: float, token_budget: int) -> list[tuple[float, tuple[Decoding, ...]]]:
+def together(chunks: tuple[Chunk, ...], load: float) -> tuple[tuple[Chunk, ...], float]:
+    """The prompts that meet in one forward when `load` times as many requests are in flight, and how many such
+    forwards there are for each recorded one: with fewer requests, prompts meet less often."""
+    n = min(len(chunks), math.ceil(len(chunks) * load - 1e-9))
+    if n == len(chunks):
+        return chunks, 1.0
+    chosen = tuple(chunks[int((i + 0.5) * len(chunks) / n)] for i in range(n))
+    return chosen, sum([chunk.new for chunk in chunks]) / sum([chunk.new for chunk in chosen])
+
+
+def batches(one: Round, load: float, prompts: int, token_budget: int) -> list[tuple[float, tuple[Decoding, ...]]]:
     """The sequences that decode together when `load` times as many requests are in flight, as a mixture.
 
-    What prefills does not decode.
+    `prompts` of them prefill, and do not decode.
     """
     if load == 1.0:
         return [(1.0, one.decoding[:token_budget])]
-    wanted = min(max(one.requests * load - len(one.chunks), 0.0), float(token_budget))
+    wanted = min(max(one.requests * load - prompts, 0.0), float(token_budget))
     low = math.floor(wanted + 1e-9)
     part = max(wanted - low, 0.0)
     options = [(1.0 - part, low), (part, low + 1)]
