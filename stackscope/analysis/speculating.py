@@ -8,9 +8,9 @@ approximation. Nothing follows from a law of acceptance, and beyond what was dra
 The figures are ratios of sums over blocks of about a second, those of the last minute counting most. Their intervals
 hold the truth nine times in ten:
 
-- Tokens of one request are alike, and so are neighbouring blocks. The error is that of a ratio estimator over blocks
-  (Cochran, *Sampling Techniques*, 1977, ch. 6) with weights, times (1 + ρ) ÷ (1 − ρ) for the correlation ρ of
-  neighbours, a first-order autoregression being assumed.
+- Tokens of one request are alike, and so are neighbouring blocks. So blocks are pooled into a few batches, and the
+  error is that of a ratio estimator over batches (Cochran, *Sampling Techniques*, 1977, ch. 6) with weights, times
+  (1 + ρ) ÷ (1 − ρ) for the correlation ρ of neighbours that is left (as in `statistics`).
 - Few rounds, or blocks that happen to agree, look surer than they are. A mean of values between 0 and 1 spreads no more
   than a proportion, so the interval of one (Wilson, *JASA* 22, 1927), with rounds as trials, is the least there is.
 """
@@ -39,6 +39,8 @@ BLOCK_NS: Final = 1_000_000_000
 """Steps that begin within this time make one block."""
 MOST_BLOCKS: Final = 240
 """Blocks kept of each length: the oldest count 1/4,000 by then."""
+MOST_BATCHES: Final = 12
+"""More of them are more alike; fewer tell less of how they spread."""
 LEAST_BLOCKS: Final = 4
 """With fewer there is nothing to estimate a spread from."""
 ALIKE: Final = 4.0
@@ -323,12 +325,14 @@ def _reach(samples: Sequence[Sample], value: float, total: float) -> float:
     """Half the width of the interval, from how the blocks stray from the ratio of all."""
     from scipy.special import stdtrit  # half a second, which no start should pay for
 
-    strays = [s.weight * (s.amount - value * s.base) for s in samples]
+    size = -(-len(samples) // MOST_BATCHES)
+    batches = [samples[start : start + size] for start in range(0, len(samples), size)]
+    strays = [sum(s.weight * (s.amount - value * s.base) for s in batch) for batch in batches]
     power = sum(x * x for x in strays)
     if power <= 0.0:
         return 0.0
-    shares = [s.weight * s.base / total for s in samples]
-    n = 1.0 / sum(share * share for share in shares)  # Blocks of equal weight that would say as much.
+    shares = [sum(s.weight * s.base for s in batch) / total for batch in batches]
+    n = 1.0 / sum(share * share for share in shares)  # Batches of equal weight that would say as much.
     neighbours = sum(a * b for a, b in pairwise(strays)) / power
     # Freed of its downward bias (Marriott and Pope, Biometrika 41, 1954).
     correlation = min(max((n * neighbours + 1) / max(n - 3, 1.0), 0.0), _MOST_CORRELATION)

@@ -235,6 +235,7 @@ class Fuzz:
         assert {s.job.id for s in engine._requests} | ended >= in_flight
         if event.kind == "rebuild" or engine.backend.target is not self.target_cells._context:
             self._watch_cells()
+            self.end_ns = None  # What a rebuild takes belongs to no step.
             assert not engine._requests.running
         return event
 

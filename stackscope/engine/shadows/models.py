@@ -162,9 +162,10 @@ class ModelShadow:
     @property
     def _n_rows(self) -> int:
         """How many tokens to feed at a time."""
-        if self._ns_per_row == 0.0:
-            return FIRST_ROWS
-        return min(self._guesses.n_rows, max(FIRST_ROWS, int(SLICE_NS / self._ns_per_row)))
+        n_rows = FIRST_ROWS
+        if self._ns_per_row > 0.0:
+            n_rows = max(n_rows, int(SLICE_NS / self._ns_per_row))
+        return min(n_rows, self._guesses.n_rows)
 
     def _finish(self, sequence: Sequence) -> None:
         if sequence.n > self._start:

@@ -1,0 +1,243 @@
+"""Acceptance by draft length, from shadows and from real rounds, with intervals that hold."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import pytest
+
+from stackscope.analysis.speculating import Curve, Curves, Sample, proportion
+from stackscope.records import (
+    ConfigEvent,
+    DraftShadow,
+    Estimate,
+    Header,
+    LengthCounts,
+    Mark,
+    Phases,
+    SlotWork,
+    StepRecord,
+)
+from stackscope.toggles import EngineConfig
+
+SECOND: Final = 1_000_000_000
+
+
+def step(n: int, *works: SlotWork, at_ns: int = 0, invalid: bool = False) -> StepRecord:
+    return StepRecord(n=n, start_ns=at_ns, phases=Phases(decode=1000), work=works, invalid_output=invalid)
+
+
+def round_of(drafted: int, accepted: int, *, emitted: int | None = None) -> SlotWork:
+    return SlotWork(
+        request=0,
+        slot=0,
+        phase="verify" if drafted else "decode",
+        new=1 + drafted,
+        cached=10,
+        drafted=drafted,
+        accepted=accepted,
+        emitted=accepted + 1 if emitted is None else emitted,
+        outputs=1 + drafted,
+    )
+
+
+def curves_of(works: list[SlotWork], **settings: object) -> Curves:
+    """Of a session whose every step has one of these rounds, a hundred a second."""
+    curves = Curves()
+    curves.write(Header(stackscope="0", started="", host="", device="", config=EngineConfig(**settings)))  # type: ignore[arg-type]
+    for n, work in enumerate(works):
+        curves.write(step(n, work, at_ns=n * SECOND // 100))
+    return curves
+
+
+def known(curve: Curve | None) -> Curve:
+    assert curve is not None
+    return curve
+
+
+def shadow(at_ns: int, *lengths: LengthCounts, source: str = "ngram") -> DraftShadow:
+    return DraftShadow(
+        at_ns=at_ns,
+        epoch=0,
+        source=source,  # type: ignore[arg-type]
+        requests=1,
+        tokens=sum(counts.tokens for counts in lengths[:1]),
+        lengths=lengths,
+    )
+
+
+# Cases of others
+
+
+def test_a_window_far_too_long_accepts_seven_percent() -> None:
+    # Drafts of 64 tokens, 1,378 drafted and 96 accepted.
+    works = [round_of(64, 4) for _ in range(18)] + [round_of(64, 8) for _ in range(3)] + [round_of(34, 0)]
+    assert (sum(w.drafted for w in works), sum(w.accepted for w in works)) == (1378, 96)
+    standing = known(curves_of(works, speculation="ngram", draft_length=64).curve("ngram")).standing(64)
+    assert standing is not None
+    assert standing.acceptance is not None
+    assert standing.acceptance.value == pytest.approx(96 / 1378)
+    assert "6.97 % of 1,378 drafted tokens" in standing.described
+    assert standing.tokens_per_round.value == pytest.approx(1 + 96 / 22)
+
+
+def test_all_of_almost_nothing_is_never_praised() -> None:
+    # 3 drafted, 3 accepted, 500 forwards.
+    works = [round_of(3, 3), *[round_of(0, 0) for _ in range(499)]]
+    curve = known(curves_of(works, speculation="draft", draft_length=3).curve("draft"))
+    standing = curve.standing(3)
+    assert standing is not None
+    assert standing.acceptance is not None
+    assert standing.acceptance.value == 1.0
+    assert standing.acceptance.low < 0.5  # One round says little.
+    assert standing.coverage.value == pytest.approx(1 / 500, rel=0.2)
+    assert standing.tokens_per_round.value < 1.02
+    assert standing.described.startswith("100 % of 3 drafted tokens accepted, with a draft in 0.")
+    assert "tokens per forward" in standing.described
+
+
+def test_without_a_draft_there_is_no_acceptance() -> None:
+    standing = known(curves_of([round_of(0, 0)] * 9, speculation="ngram").curve("ngram")).standing(3)
+    assert standing is not None
+    assert standing.acceptance is None
+    assert standing.described == "nothing drafted; 1 tokens per forward"
+
+
+# Real rounds
+
+
+def test_real_rounds_of_the_length_in_force_are_counted_as_they_were() -> None:
+    works = [round_of(3, 3), round_of(3, 1), round_of(0, 0), round_of(2, 2), round_of(3, 3, emitted=3)]
+    curve = known(curves_of(works, speculation="ngram", draft_length=3).curve("ngram"))
+    assert curve.counts(3) == LengthCounts(3, 5, 4, 11, 9, 1, 3, 2)
+    assert curve.is_replayed(3)
+
+
+def test_shorter_drafts_are_longer_ones_cut() -> None:
+    works = [round_of(3, 3), round_of(3, 1), round_of(0, 0), round_of(2, 2), round_of(3, 1, emitted=1)]
+    curve = known(curves_of(works, speculation="ngram", draft_length=3).curve("ngram"))
+    assert curve.lengths == (1, 2, 3)
+    assert not curve.is_replayed(2)
+    # The last output ended with its first draft: what a second would have been is not known.
+    assert curve.counts(2) == LengthCounts(2, 5, 4, 8, 6, 1, 3, 2)
+    assert curve.counts(1) == LengthCounts(1, 5, 4, 4, 4, 1, 4, 4)
+    assert curve.tokens_per_round(4) is None
+
+
+def test_no_speculation_is_one_token_per_round() -> None:
+    curve = known(curves_of([round_of(3, 3)], speculation="ngram", draft_length=3).curve("ngram"))
+    assert curve.tokens_per_round(0) == Estimate(1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"speculation": "off"}, {"speculation": "ngram", "adaptive_draft": True}],
+)
+def test_rounds_that_say_nothing_of_a_length_are_left_out(settings: dict[str, object]) -> None:
+    curves = curves_of([round_of(3, 3)] * 9, **settings)
+    assert curves.curve("ngram") is None
+    assert curves.curve("draft") is None
+
+
+def test_synthetic_acceptance_and_prefills_are_left_out() -> None:
+    curves = curves_of([], speculation="ngram", draft_length=3)
+    curves.write(step(0, round_of(3, 3), invalid=True))
+    curves.write(step(1, SlotWork(request=0, slot=0, phase="prefill", new=9, cached=0, emitted=1, outputs=1)))
+    curves.write(Mark(at_ns=0, label=""))
+    assert curves.curve("ngram") is None
+
+
+def test_another_drafter_begins_anew_and_another_model_too() -> None:
+    config = EngineConfig(model="a", draft_model="d", speculation="ngram", draft_length=3)
+    for changed, gone in (({"ngram_max": 6}, "ngram"), ({"model": "b"}, "draft"), ({"slots": 2}, None)):
+        curves = Curves()
+        curves.begin(config)
+        counts = LengthCounts(3, 10, 5, 15, 5)
+        curves.write(shadow(0, counts, source="ngram"))
+        curves.write(shadow(0, counts, source="draft"))
+        after = EngineConfig(**{name: getattr(config, name) for name in config.__struct_fields__} | changed)  # type: ignore[arg-type]
+        curves.write(ConfigEvent(at_ns=1, epoch=1, kind="live", config=after))
+        for source in ("ngram", "draft"):
+            assert (curves.curve(source) is None) == (source == gone)  # type: ignore[arg-type]
+
+
+# Shadows
+
+
+def test_shadows_and_real_rounds_make_one_curve() -> None:
+    curves = curves_of([round_of(3, 2)] * 20, speculation="ngram", draft_length=3)
+    curves.write(shadow(SECOND, LengthCounts(1, 30, 20, 20, 10), LengthCounts(2, 25, 20, 40, 15, 0, 20, 5)))
+    curve = known(curves.curve("ngram"))
+    assert [curve.is_replayed(length) for length in (1, 2, 3)] == [True] * 3
+    tokens = [curve.tokens_per_round(length) for length in (1, 2, 3)]
+    assert [t.value for t in tokens if t is not None] == pytest.approx([40 / 30, 40 / 25, 3.0])
+    survival = curve.survival(2)
+    assert survival is not None
+    assert survival.value == pytest.approx(0.25)
+
+
+def test_what_is_recent_counts_most() -> None:
+    curves = Curves()
+    for second in range(240):
+        accepted = 0 if second < 120 else 10
+        curves.write(shadow(second * SECOND, LengthCounts(1, 20, 20, 20, accepted)))
+    acceptance = known(curves.curve("ngram")).acceptance(1)
+    assert acceptance is not None
+    assert 0.45 < acceptance.value <= 0.5
+
+
+def test_old_evidence_stays_when_nothing_new_comes() -> None:
+    curves = curves_of([], speculation="off")
+    curves.write(shadow(0, LengthCounts(1, 20, 20, 20, 5)))
+    curves.write(step(0, round_of(0, 0), at_ns=3600 * SECOND))
+    acceptance = known(curves.curve("ngram")).acceptance(1)
+    assert acceptance is not None
+    assert acceptance.value == pytest.approx(0.25)
+
+
+# Intervals
+
+
+def test_few_rounds_are_unsure_and_many_are_sure() -> None:
+    few = proportion([Sample(1, 2, 2)])
+    many = proportion([Sample(500 + n % 3, 1000, 1000) for n in range(60)])
+    assert few is not None
+    assert few.high - few.low > 0.7
+    assert many is not None
+    assert many.high - many.low < 0.02
+    assert proportion([]) is None
+    assert proportion([Sample(0, 0, 0)]) is None
+
+
+@pytest.mark.parametrize("amount", [0, 7])
+def test_none_and_all_are_not_certain(amount: int) -> None:
+    estimate = proportion([Sample(amount, 7, 7) for _ in range(5)])
+    assert estimate is not None
+    assert estimate.value == amount / 7
+    assert 0.0 <= estimate.low <= estimate.value <= estimate.high <= 1.0
+    assert estimate.high - estimate.low > 0.03
+
+
+@pytest.mark.parametrize(
+    ("n_blocks", "spread", "stay"),
+    [(6, 0.0, 0.0), (6, 0.2, 0.0), (20, 0.0, 0.0), (20, 0.2, 0.0), (20, 0.1, 0.5), (60, 0.2, 0.0), (60, 0.2, 0.8)],
+)
+def test_intervals_hold_the_truth_nine_times_in_ten(n_blocks: int, spread: float, stay: float) -> None:
+    """Rates that differ from block to block, or stay for a few blocks as requests do."""
+    rng = random.Random(n_blocks)
+    held = 0
+    runs = 400
+    for _ in range(runs):
+        rate = 0.5 + rng.uniform(-spread, spread)
+        samples = []
+        for index in range(n_blocks):
+            if rng.random() >= stay:
+                rate = 0.5 + rng.uniform(-spread, spread)
+            rounds = rng.randint(20, 60)
+            hits = sum(rng.random() < rate for _ in range(rounds))
+            samples.append(Sample(hits, rounds, rounds, 0.5 ** ((n_blocks - index) / 20)))
+        estimate = proportion(samples)
+        assert estimate is not None
+        held += estimate.holds(0.5)
+    assert 0.85 <= held / runs <= 0.99
