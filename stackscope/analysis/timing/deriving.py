@@ -52,7 +52,7 @@ def derive(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMode
         return model.with_live(config)
     known = model.source.known.get(key)
     if known is not None and known.pricing.target is not None and known.pricing.target.model == _of(pricing):
-        return known.with_live(config)
+        return known.with_live(config, model.source.known)
     found = None
     if not same_target or any(getattr(config, name) != getattr(model.conditions, name) for name in _OF_TARGET):
         found = next((one for one in model.source.others if one.conditions.hold_for(config)), None)

@@ -110,9 +110,12 @@ class Fit:
         return sum([len(known.sampled) for known in self._known.values()])
 
     def _models(self) -> dict[tuple[object, ...], TimeModel]:
-        """What steps taught of each configuration, the present one left out."""
+        """What steps taught of each configuration, the present one left out.
+
+        Without what those know of others: else each model would keep all that were ever made.
+        """
         return {
-            key: known.last
+            key: known.last.with_live(known.config, {})
             for key, known in self._known.items()
             if known.last is not None and known is not self._current and known.is_useful
         }

@@ -197,11 +197,15 @@ class TimeModel:
 
         return derive(self, config, pricing)
 
-    def with_live(self, config: EngineConfig) -> TimeModel:
-        """The same under a configuration that differs in nothing that the time of a step of given shape depends on."""
+    def with_live(self, config: EngineConfig, known: Mapping[tuple[object, ...], TimeModel] | None = None) -> TimeModel:
+        """The same under a configuration that differs in nothing that the time of a step of given shape depends on.
+
+        `known`: what is known of others, when not what this one has.
+        """
         return TimeModel(
-            config, self.pricing, beliefs=self.beliefs, seen=self.seen, errors=self.errors, source=self.source,
-            is_gpu=self.is_gpu, is_calibrated=self.is_calibrated, unknown=self.unknown, starved=self.starved,
+            config, self.pricing, beliefs=self.beliefs, seen=self.seen, errors=self.errors,
+            source=self.source if known is None else self.source._replace(known=known), is_gpu=self.is_gpu,
+            is_calibrated=self.is_calibrated, unknown=self.unknown, starved=self.starved,
         )  # fmt: skip
 
 
