@@ -45,6 +45,7 @@ def _on_screen(options: RunOptions) -> int:
 
     runner = Runner(options, engine)
     app = make_app(runner, options)
+    runner.predict = app.feed.predict
     status = show(app)
     if status != SIGNALLED + signal.SIGHUP and app.has_terminal_answered:
         _take_leave(app.feed.tally, runner)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackscope.config import RunOptions
+    from stackscope.records import ModelSummary
     from stackscope.tui.control import Playback
     from stackscope.tui.feed import View
     from stackscope.tui.player import Player
@@ -36,10 +37,15 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
     screen = options.screen
     kind = kind_of(screen.theme, os.environ)
 
-    def make_view() -> View:
-        from stackscope.analysis.live.view import LiveView
+    variants: dict[str, ModelSummary] = {}
 
-        return LiveView(limits=options.limits.service)
+    def make_view() -> View:
+        from stackscope.analysis.explainer import Explainer
+        from stackscope.analysis.live.view import LiveView
+        from stackscope.engine.allowances import Allowances
+
+        explainer = Explainer(rules=Allowances(usable_cores()), variants=variants)
+        return LiveView(limits=options.limits.service, explainer=explainer)
 
     app = StackscopeApp(
         source,
@@ -52,6 +58,7 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
         make_view=make_view,
         governor=Governor(least_s=1 / screen.refresh_hz),
         cores=None if playback is not None else usable_cores(),
+        models=variants,
         driver_class=TerminalDriver,
     )
     source.wake = app.feed.wake

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from stackscope.errors import ModelFileError
+from stackscope.errors import LibraryError, ModelFileError
 from stackscope.model.catalog import catalogue
 from stackscope.model.ftypes import name_of, split_type
 from stackscope.model.header import ArrayInFile, Header, read_header
+from stackscope.model.spec import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from stackscope.records import ModelSummary
 
 Shape: TypeAlias = tuple[str, int, tuple[tuple[str, object], ...], tuple[tuple[str, tuple[int, ...]], ...]]
 """Architecture, length of the vocabulary, hyperparameters, and the shape of every tensor of the layers."""
@@ -61,6 +65,15 @@ def find_variants(model: Path | str, is_wanted: Callable[[], bool] = lambda: Tru
         if _shape(header) == shape:
             headers.append(header)
     return _labelled(headers, own)
+
+
+def summaries(paths: Iterable[str]) -> dict[str, ModelSummary]:
+    """What files consist of, by their paths; one that cannot be read is left out."""
+    found = {}
+    for path in paths:
+        with suppress(ModelFileError, LibraryError):
+            found[path] = load_spec(path).summary()
+    return found
 
 
 def _candidates(own: Path) -> Iterable[Path]:

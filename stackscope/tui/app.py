@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from stackscope.errors import StackscopeError
     from stackscope.model.variants import Variant
+    from stackscope.records import ModelSummary
     from stackscope.tui.bindings import Scope
     from stackscope.tui.control import Control, Playback
     from stackscope.tui.feed import View
@@ -85,9 +86,11 @@ class StackscopeApp(App[None]):
         make_view: Callable[[], View] = new_view,
         governor: Governor | None = None,
         cores: int | None = None,
+        models: dict[str, ModelSummary] | None = None,
         **options: Any,
     ) -> None:
         """`playback` is the control itself where a recording is played. `cores` are those that the engine may use.
+        `models` takes what other files of the same model consist of, by path, once they have been read.
 
         `options` are Textual's: which driver draws.
         """
@@ -105,6 +108,7 @@ class StackscopeApp(App[None]):
         self.frame = Frame(snapshot=Snapshot(), status=Status())
         """The newest."""
         self.toggling = Toggling(control, cores=cores)
+        self._models = {} if models is None else models
         self.is_paused = False
         self.fault: BaseException | None = None
         """What ended the screen that should not have. `None`: nothing."""
@@ -215,11 +219,12 @@ class StackscopeApp(App[None]):
             self.run_worker(partial(self._read_variants, config.model), thread=True, exclusive=True, group="variants")
 
     def _read_variants(self, model: str) -> None:
-        from stackscope.model.variants import find_variants
+        from stackscope.model.variants import find_variants, summaries
 
         worker = get_current_worker()
         found = find_variants(model, lambda: not worker.is_cancelled)
         if not worker.is_cancelled:
+            self._models.update(summaries(variant.path for variant in found))
             self.call_later(self._take_variants, found)
 
     def _take_variants(self, found: tuple[Variant, ...]) -> None:

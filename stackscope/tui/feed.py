@@ -14,10 +14,11 @@ from stackscope.tui.texts import Texts
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stackscope.analysis.live.snapshot import Snapshot
-    from stackscope.records import AnyRecord
+    from stackscope.records import AnyRecord, Prediction
+    from stackscope.toggles import Setting
     from stackscope.tui.source import Source, Status
 
 LEAST_S: Final = 0.1
@@ -44,6 +45,8 @@ class View(Protocol):
     def write(self, record: AnyRecord) -> None: ...
 
     def snapshot(self, now_ns: int) -> Snapshot: ...
+
+    def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,11 @@ class Feed(threading.Thread):
         """Frames are wanted for news only. Set by the screen, which wakes the feed when it unsets it."""
         self.fault: BaseException | None = None
         """What ended the thread that should not have. `None`: nothing."""
+
+    def predict(self, changes: Mapping[str, Setting]) -> Prediction | None:
+        """What settings with these new values would do: for the source, whose calls come from this thread."""
+        view = self._view
+        return None if view is None else view.predict(changes, self._source.now_ns())
 
     # For the screen's thread
 

@@ -73,7 +73,8 @@ def waterfall(steps: Sequence[StepRecord], events: Sequence[Event], look: Look, 
 
 
 def _rows(steps: Sequence[StepRecord], events: Sequence[Event], look: Look) -> tuple[Row, ...]:
-    waiting = [event for event in events if event.kind != "refused"]  # the oldest is at the end, to be popped
+    # The oldest is at the end, to be popped.
+    waiting = [event for event in events if event.kind not in ("refused", "verdict")]
     rows: list[Row] = []
     before: StepRecord | None = None
     for step in steps:

@@ -7,14 +7,15 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from stackscope.analysis.live.snapshot import Snapshot
-from stackscope.records import Header, StepRecord
+from stackscope.records import Header, Prediction, StepRecord
 from stackscope.tui.source import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from stackscope.engine.process import Item
     from stackscope.records import AnyRecord
+    from stackscope.toggles import Setting
 
 
 class FakeSource:
@@ -74,6 +75,10 @@ class CountingView:
             self.steps.clear()
         elif isinstance(record, StepRecord):
             self.steps.append(record)
+
+    def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
+        made: dict[str, tuple[Setting, Setting]] = {name: (None, value) for name, value in changes.items()}
+        return Prediction(at_ns=at_ns, changes=made)
 
     def snapshot(self, now_ns: int) -> Snapshot:
         self.n_snapshots += 1

@@ -15,12 +15,13 @@ from tests.tui.controls import FakeControl
 from tests.tui.feeds import FakeSource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from textual.pilot import Pilot
 
     from stackscope.analysis.live.snapshot import Snapshot
-    from stackscope.records import AnyRecord, StepRecord
+    from stackscope.records import AnyRecord, Prediction, StepRecord
+    from stackscope.toggles import Setting
     from stackscope.tui.control import Playback
 
 DEADLINE_S: Final = 20.0
@@ -35,6 +36,9 @@ class StillView:
 
     def write(self, record: AnyRecord) -> None:
         """Nothing changes."""
+
+    def predict(self, _changes: Mapping[str, Setting], _at_ns: int) -> Prediction | None:
+        return None
 
     def snapshot(self, _now_ns: int) -> Snapshot:
         return self.still

@@ -14,6 +14,7 @@ from stackscope.analysis.live.snapshot import Event, Ratio
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from stackscope.analysis.diagnosis.naming import NameChange
     from stackscope.analysis.live.snapshot import Effect
     from stackscope.records import ConfigEvent, Mark, Prediction, TrafficEvent
     from stackscope.toggles import Setting
@@ -27,6 +28,8 @@ _SHORT: Final = {
     "flash_attention": "flash", "prefix_cache": "cache", "draft_length": "draft", "token_budget": "budget",
 }  # fmt: skip
 """What a label calls a setting: as the toggles do, where their names are shorter."""
+_UNMARKED: Final = frozenset({"refused", "verdict"})
+"""Kinds of events that no chart has a mark for."""
 _MEASURED: Final = frozenset({"live", "rebuild", "traffic"})
 
 
@@ -77,6 +80,11 @@ class Events:
     def add_mark(self, mark: Mark) -> None:
         self._events.appendleft(Event(at_ns=mark.at_ns, kind="mark", label=mark.label))
 
+    def add_verdict(self, change: NameChange) -> None:
+        """Something else is named than before. Nothing being named is no event, but the next name says what was."""
+        if change.after is not None:
+            self._events.appendleft(Event(at_ns=change.at_ns, kind="verdict", label=str(change.after)))
+
     def newest(self) -> tuple[Event, ...]:
         """Newest first, with their effects as far as they are measured now."""
         for place, event in enumerate(self._events):
@@ -88,7 +96,7 @@ class Events:
 
     def labels(self, from_ns: int) -> tuple[tuple[int, str], ...]:
         """When something changed or was marked since then, and what, oldest first."""
-        recent = [event for event in self._events if event.at_ns >= from_ns and event.kind != "refused"]
+        recent = [event for event in self._events if event.at_ns >= from_ns and event.kind not in _UNMARKED]
         return tuple([(event.at_ns, label_of(event)) for event in reversed(recent)])
 
 

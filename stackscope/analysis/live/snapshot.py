@@ -6,13 +6,18 @@ A snapshot is made from records alone, so that a live engine, a replayed file an
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
 from stackscope.analysis.distribution import Spread
 from stackscope.records import FinishReason, HardwareSample, Header, WorkPhase
 from stackscope.toggles import EngineConfig, Setting
+
+if TYPE_CHECKING:
+    # They take numpy, for which no first picture waits. A struct's annotations are read when one is encoded.
+    from stackscope.analysis.explainer import Explanation  # noqa: TC004
+    from stackscope.analysis.scorecard import Score  # noqa: TC004
 
 PARTS: Final = (
     "prefill", "decode", "verify", "draft", "sample", "schedule", "emit", "shadow", "idle", "unexplained",
@@ -216,11 +221,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A change of configuration or load, a refusal, or a mark, as one line."""
 
     at_ns: int
-    kind: Literal["live", "rebuild", "refused", "traffic", "mark"]
+    kind: Literal["live", "rebuild", "refused", "traffic", "mark", "verdict"]
     by: Literal["user", "plan", "engine"] = "user"
     changes: dict[str, tuple[Setting, Setting]] = {}
     label: str = ""
-    """The mark's name, or the refusal's reason."""
+    """The mark's name, the refusal's reason, or what is named from here on."""
     duration_ns: int | None = None
     requeued: int = 0
     predicted: Ratio | None = None
@@ -234,6 +239,9 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
     changes: dict[str, Setting]
     predicted: Ratio
+    """With its 90 % interval."""
+    label: str = ""
+    """The change in a few words; empty: as the settings are called."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,6 +292,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hardware: HardwareSample | None = None
     """The last sample. `None`: nobody samples."""
     verdict: Verdict = Verdict()
+    explanation: Explanation | None = None
+    """What the verdict and the predictions rest on. `None`: nobody explains."""
+    score: Score | None = None
+    """How well the predictions of this session's changes did. `None`: nothing was changed."""
     compute_ceiling: float | None = None
     """FLOP/s measured on this machine. `None`: not measured."""
     bandwidth_ceiling: float | None = None

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
-from stackscope.analysis.live import windows
+from stackscope.analysis.live import explained, windows
 from stackscope.analysis.live.bins import BIN_NS, MINUTE_BINS, Bins
 from stackscope.analysis.live.blocks import Blocks
 from stackscope.analysis.live.effects import Effects
@@ -20,6 +20,7 @@ from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.live.sums import end_times
 from stackscope.analysis.live.verdict import Verdicts
 from stackscope.analysis.metrics.base import ServiceLimits, unknown_needs
+from stackscope.analysis.scorecard import Scorecard
 from stackscope.records import (
     ConfigEvent,
     Footer,
@@ -34,9 +35,13 @@ from stackscope.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stackscope.analysis.explainer import Explainer, Explanation
     from stackscope.analysis.live.snapshot import Event
     from stackscope.analysis.live.sums import Sums
     from stackscope.records import AnyRecord
+    from stackscope.toggles import Setting
 
 NOW_BINS: Final = 4
 """Bins of the window `now`, the one in progress aside."""
@@ -61,7 +66,9 @@ SAMPLE_NS: Final = 1_000_000_000
 class LiveView:
     """A sink that keeps the last minutes: bounded memory, a few microseconds per step. For one thread at a time."""
 
-    def __init__(self, limits: ServiceLimits | None = None) -> None:
+    def __init__(self, limits: ServiceLimits | None = None, explainer: Explainer | None = None) -> None:
+        """`explainer` is fed all records too. `None`: the verdict is that of phase shares, and nothing is predicted."""
+        self.explainer = explainer
         self.steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
         """The newest steps, as of the last snapshot. Another thread may copy it with `tuple`."""
         self._limits = ServiceLimits() if limits is None else limits
@@ -86,7 +93,9 @@ class LiveView:
         self._verdicts = Verdicts()
         self._verdict: tuple[tuple[State, bool], Verdict] | None = None
         """As it was last put in words, and in which state. `None`: a bin was completed since."""
+        self._explanation: Explanation | None = None
         self._effects = Effects()
+        self._scorecard = Scorecard(self._effects.effect_of)
         self._blocks = Blocks(self._effects.add_block)
         self._blocks.concurrency = self._standing.closed_loop
         self._events = Events(self._effects.effect_of)
@@ -105,6 +114,8 @@ class LiveView:
             self._finished.append(record)
             return
         self.catch_up()
+        if self.explainer is not None:
+            self.explainer.write(record)
         match record:
             case HardwareSample():
                 since_ns = record.at_ns - SAMPLE_NS if self._hardware is None else self._hardware.at_ns
@@ -118,6 +129,7 @@ class LiveView:
                 self._events.add_mark(record)
             case Prediction():
                 self._events.add_prediction(record)
+                self._scorecard.predicted(record)
             case Log():
                 self._log.append(record.text)
             case Footer():
@@ -139,6 +151,7 @@ class LiveView:
         now = self._now(now_ns, idle_until_ns)
         events = self._events.newest()
         limits = standing.limits
+        explanation = self._explained(now_ns)
         state = self._state(is_waiting=is_waiting, is_settling=any(_is_settling(event) for event in events))
         return Snapshot(
             at_ns=now_ns,
@@ -167,6 +180,8 @@ class LiveView:
             events=events,
             hardware=self._hardware,
             verdict=self._worded(state, now, now_ns, idle_until_ns),
+            explanation=explanation,
+            score=self._scorecard.score() if events else None,
             compute_ceiling=None if limits.compute is None else limits.compute.value,
             bandwidth_ceiling=None if limits.bandwidth is None else limits.bandwidth.value,
             not_modelled=standing.not_modelled,
@@ -178,8 +193,14 @@ class LiveView:
         self._footer = footer
         self._blocks.close()
         self._effects.end(footer.at_ns)
+        self._scorecard.settle()
 
     # Records
+
+    def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
+        """What settings with these new values would do. `None`: nobody explains, or no step has run."""
+        self.catch_up()
+        return None if self.explainer is None else self.explainer.predict(changes, at_ns)
 
     def catch_up(self) -> None:
         """Sum up what is pending."""
@@ -193,6 +214,9 @@ class LiveView:
 
     def _add_steps(self, steps: list[StepRecord]) -> None:
         self.steps.extend(steps)
+        if self.explainer is not None:
+            for step in steps:
+                self.explainer.write(step)
         ends = end_times(steps)
         if steps[0].epoch == steps[-1].epoch:
             self._bins.add(steps, ends, self._standing.pricing(steps[0].epoch))
@@ -228,6 +252,8 @@ class LiveView:
 
     def _add_request(self, request: RequestRecord) -> None:
         self._n_requests += 1
+        if self.explainer is not None:
+            self.explainer.write(request)
         self._flights.finish(request)
         if self._latencies.add(request):
             self._bins.complete(request.finished_ns)
@@ -239,6 +265,7 @@ class LiveView:
         self._standing.change(event)
         self._blocks.cut()
         if event.changes:  # Without any, it says what was in force when a recording began.
+            self._scorecard.changed(event, event.changes)
             self._effects.add_change(event)
             self._events.add_change(event)
 
@@ -249,6 +276,7 @@ class LiveView:
         self._blocks.cut()
         self._blocks.concurrency = self._standing.closed_loop
         if self._last is not None:  # Before any step, it is what the session starts with.
+            self._scorecard.changed(event, changes)
             self._effects.add_change(event)
             self._events.add_traffic(event, changes)
 
@@ -309,6 +337,16 @@ class LiveView:
             missed_at=self._missed_at if has_cache else None,
         )
 
+    def _explained(self, now_ns: int) -> Explanation | None:
+        """What the explainer says now; a name that has changed becomes an event."""
+        if self.explainer is None:
+            return None
+        before, self._explanation = self._explanation, self.explainer.explanation(now_ns)
+        change = self._explanation.naming.change
+        if change is not None and (before is None or before.naming.change != change):
+            self._events.add_verdict(change)
+        return self._explanation
+
     def _worded(self, state: State, now: Window, now_ns: int, idle_until_ns: int | None) -> Verdict:
         """The verdict in words. They change once a bin, which is often enough to read."""
         if now.wall_ns == 0 and self._last is not None and state in ("running", "settling"):
@@ -334,6 +372,8 @@ class LiveView:
             return Verdict(sentence="no request is in flight")
         if "phases" in self._bins.unknown:
             return Verdict(sentence="this source does not say where the time of a step goes")
+        if self._explanation is not None and self._explanation.terms:
+            return explained.verdict(self._explanation)
         return self._verdicts.verdict(named)
 
 

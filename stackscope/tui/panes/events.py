@@ -31,11 +31,12 @@ class EventsPane(Pane):
     id: ClassVar = "events"
     title: ClassVar = "Events"
     help: ClassVar = PaneHelp(
-        meaning="Changes of the configuration and of the load, refusals and marks, newest first. What a change did is "
+        meaning="Changes of the configuration and of the load, refusals, marks, and what limits from then on, newest "
+        "first. What a change is predicted to do stands beside what it did. That is "
         "measured from comparable stretches before and after it: the warm-up behind it is left out, and where the "
         "traffic itself changed the two are not comparable. Where the interval includes no change at all, the effect "
         "is not distinguishable. The same changes are vertical marks on every chart.",
-        formula="effect = tokens per second after ÷ before − 1, with its 95 % interval.",
+        formula="effect = tokens per second after ÷ before − 1, with its 99 % interval; predictions have one of 90 %.",
         moves="Let a change run for some seconds before the next one: the interval narrows.",
     )
 
@@ -114,6 +115,8 @@ def _what(event: Event, look: Look) -> Line:
     match event.kind:
         case "mark":
             return (Span("mark ", "label"), Span(printable(event.label), "accent"))
+        case "verdict":
+            return (Span("limits now: ", "label"), Span(printable(event.label), "accent"))
         case "refused":
             return (
                 Span("refused ", "bad"), Span(f"{changed(event.changes, look)}: ", ""),
@@ -185,15 +188,12 @@ def _compared(event: Event, measured: Ratio) -> Line:
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
-    judged = [
-        event for event in snapshot.events if event.predicted and event.effect and event.effect.state == "measured"
-    ]
-    if not judged:
+    """The score of the predictions so far."""
+    score = snapshot.score
+    if score is None or score.n == 0:
         return ()
-    right = sum(
-        (event.predicted.value >= 1) == (event.effect.tokens.value >= 1)
-        for event in judged
-        if event.predicted is not None and event.effect is not None and event.effect.tokens is not None
-    )
-    text = f"{units.count(right)} of {units.count(len(judged))} signs as predicted"
-    return (said(text), said(f"{units.count(right)} of {units.count(len(judged))} right"))
+    signs = f"{units.count(score.signs_right)} of {units.count(score.n_signs)} signs right"
+    error = f"median error {units.percent(score.median_error)}"
+    held = f"{units.count(score.covered)} of {units.count(score.n)} intervals held"
+    parts = [signs, error, held] if score.n_signs else [error, held]
+    return tuple([said(", ".join(parts[:n])) for n in range(len(parts), 0, -1)])

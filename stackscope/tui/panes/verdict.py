@@ -25,7 +25,7 @@ class VerdictPane(Pane):
         "stays until another leads clearly, so that it does not flicker. Where the name comes from the measured phase "
         "shares alone, the border says so: they tell which part of a step is long, not yet why.",
         formula="share = time of the part ÷ wall time, over the last seconds. Predictions are a ratio of tokens per "
-        "second, after ÷ before, with the interval in which it is expected in 95 of 100 cases.",
+        "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases.",
         moves="The next best change is in the last line. Once it is made, the name above should change: relieving one "
         "bottleneck promotes the next.",
     )
@@ -43,8 +43,8 @@ class VerdictPane(Pane):
             rows.add(3, _joined((Span("not  ", "label"),), rejected, dot, room))
         if verdict.next:
             rows.add(1, *_next(verdict, room))
-        elif verdict.basis == "phases":
-            rows.add(4, _next_unknown(room))
+        else:
+            rows.add(4, _next_unknown(context, room))
         return Drawn(rows.laid_out(context.size.height), _notes(context))
 
 
@@ -97,7 +97,11 @@ def _next(verdict: Verdict, room: int) -> tuple[Line, ...]:
 
 
 def _suggestion(suggestion: Suggestion) -> Line:
-    return (Span(wanted(suggestion.changes), "accent"), Span(" "), *predicted(suggestion.predicted))
+    return (
+        Span(printable(suggestion.label) or wanted(suggestion.changes), "accent"),
+        Span(" "),
+        *predicted(suggestion.predicted),
+    )
 
 
 def predicted(ratio: Ratio) -> Line:
@@ -105,9 +109,18 @@ def predicted(ratio: Ratio) -> Line:
     return quantity(units.change(ratio.value - 1, ratio.low - 1, ratio.high - 1))
 
 
-def _next_unknown(room: int) -> Line:
-    text = "- what a change would buy is not predicted from phase shares"
-    return (Span("next ", "label"), Span(text, "unknown")) if room >= len(text) + 5 else ()
+def _next_unknown(context: Context, room: int) -> Line:
+    """Why no change is put forward."""
+    snapshot = context.snapshot
+    if snapshot.verdict.basis != "explainer" or snapshot.explanation is None:
+        text = "- what a change would buy is not predicted from phase shares"
+        return (Span("next ", "label"), Span(text, "unknown")) if room >= len(text) + 5 else ()
+    if snapshot.explanation.ranking is None:
+        text = f"- {snapshot.explanation.why_no_ranking}"
+    else:
+        text = "nothing is predicted to gain beyond doubt"
+    told = shortened(said(printable(text)), room - 5, context.look.ellipsis)
+    return (Span("next ", "label"), *told)
 
 
 def _notes(context: Context) -> tuple[Line, ...]:

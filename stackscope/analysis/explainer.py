@@ -1,0 +1,170 @@
+"""Explains a session while it goes on: what limits, what each change would bring, and how well that was said before.
+
+Everything here is a sink's work: records in, and an `Explanation` out whenever one is asked for. Its parts are made
+anew at intervals by what they cost, so that all of it takes a small, fixed share of one core.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope.analysis.diagnosis.follower import Follower
+from stackscope.analysis.diagnosis.naming import Naming
+from stackscope.analysis.speculating import Acceptance, Curves
+from stackscope.analysis.timing.terms import TERMS
+from stackscope.analysis.whatif.breakevens import BreakEven, all_of
+from stackscope.analysis.whatif.predict import Predictor
+from stackscope.analysis.whatif.ranking import Ranking, rank
+from stackscope.analysis.whatif.watch import Watch
+from stackscope.records import ConfigEvent, DraftKind, Header, ModelSummary, Prediction, StepRecord, TrafficEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stackscope.analysis.whatif.contracts import Rules
+    from stackscope.records import AnyRecord
+    from stackscope.toggles import Setting
+
+NAMING_SHARE: Final = 0.004
+RANKING_SHARE: Final = 0.004
+"""Shares of one core that naming and predicting may take."""
+NAMING_NS: Final = (1_000_000_000, 3_000_000_000)
+RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
+"""They are made anew no sooner than this, and no later: the first time is dear, as modules are imported for it."""
+SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of why the session is as fast as it is, and of what would change that."""
+
+    naming: Naming = Naming()
+    terms: tuple[tuple[str, float], ...] = ()
+    """Nanoseconds of a mean step by term of the time model, over the seconds that were named. Empty: no model."""
+    ranking: Ranking | None = None
+    """What each change would bring. `None`: nothing can be predicted, and `why_no_ranking` says why."""
+    why_no_ranking: str = "No step has run yet."
+    ranked_at_ns: int | None = None
+    drafts: tuple[Acceptance, ...] = ()
+    """How drafts of each source and length do, made or shadowed."""
+    residual: float | None = None
+    """Standard deviation of ln(measured ÷ predicted) of single steps. `None`: no model."""
+    is_calibrated: bool = False
+    unknown: dict[str, str] = {}
+    """Parameters of the time model that the data cannot separate, or that were not measured, with the reason."""
+
+
+class Explainer:
+    """A sink. Bounded memory; for one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        rules: Rules | None = None,
+        variants: Mapping[str, ModelSummary] | None = None,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
+    ) -> None:
+        """`rules` are what the engine would allow. `variants` are other files of the same model, by path; more may be
+        added at any time. `cpu_ns` is a clock of the CPU time that this takes.
+        """
+        self._rules = rules
+        self._variants = {} if variants is None else variants
+        self._cpu_ns = cpu_ns
+        self._begin()
+
+    def _begin(self) -> None:
+        self._follower = Follower()
+        self._watch = Watch()
+        self._curves = Curves()
+        self._explanation = Explanation()
+        self._name_from_ns = self._rank_from_ns = 0
+        self._has_steps = False
+
+    def write(self, record: AnyRecord) -> None:
+        """Take the next record of the session, in the order of their time. A header begins a session anew."""
+        if isinstance(record, Header):
+            self._begin()
+        elif isinstance(record, StepRecord):
+            self._has_steps = True
+        elif isinstance(record, ConfigEvent | TrafficEvent):
+            self._rank_from_ns = min(self._rank_from_ns, record.at_ns + RANKING_NS[0])
+        self._follower.write(record)
+        self._watch.write(record)
+        self._curves.write(record)
+
+    def close(self) -> None:
+        """Nothing is held that needs releasing."""
+
+    def explanation(self, at_ns: int) -> Explanation:
+        """What is known now; parts of it as of some seconds ago, where making them anew would cost too much."""
+        if self._has_steps and at_ns >= self._name_from_ns:
+            self._name_from_ns = at_ns + self._timed(self._name, at_ns, NAMING_SHARE, NAMING_NS)
+        if self._has_steps and at_ns >= self._rank_from_ns:
+            self._rank_from_ns = at_ns + self._timed(self._rank, at_ns, RANKING_SHARE, RANKING_NS)
+        return self._explanation
+
+    def final(self, at_ns: int) -> Explanation:
+        """What is known at the end, all of it made anew."""
+        if self._has_steps:
+            self._name(at_ns)
+            self._rank(at_ns)
+        return self._explanation
+
+    def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
+        """What these settings would do, by their new values. `None`: no step has run."""
+        if not self._has_steps:
+            return None
+        predictor = self._predictor()
+        if isinstance(predictor, str):
+            config = self._watch.config
+            made = {name: (getattr(config, name, None), value) for name, value in changes.items()}
+            return Prediction(at_ns=at_ns, changes=made, reason=predictor)
+        return predictor.predict(changes, at_ns)
+
+    def _timed(self, work: Callable[[int], None], at_ns: int, share: float, bounds_ns: tuple[int, int]) -> int:
+        """Do it; how long it is to stay, given what it cost."""
+        began_ns = self._cpu_ns()
+        work(at_ns)
+        least_ns, most_ns = bounds_ns
+        return min(max(least_ns, round((self._cpu_ns() - began_ns) / share)), most_ns)
+
+    def _name(self, at_ns: int) -> None:
+        naming = self._follower.name(at_ns)
+        evidence, model = self._follower.evidence, self._follower.fit.model()
+        terms: tuple[tuple[str, float], ...] = ()
+        if evidence is not None and evidence.terms is not None and evidence.steps > 0:
+            terms = tuple([(name, ns / evidence.steps) for name, ns in zip(TERMS, evidence.terms, strict=True)])
+        self._explanation = msgspec.structs.replace(
+            self._explanation,
+            naming=naming,
+            terms=terms,
+            residual=None if model is None else model.residual,
+            is_calibrated=model is not None and model.is_calibrated,
+            unknown={} if model is None else dict(model.unknown),
+        )
+
+    def _rank(self, at_ns: int) -> None:
+        predictor = self._predictor()
+        ranking, why = None, ""
+        if isinstance(predictor, str):
+            why = predictor
+        else:
+            found: tuple[BreakEven, ...] = all_of(predictor)
+            ranking = rank(predictor, at_ns, found)
+        self._explanation = msgspec.structs.replace(
+            self._explanation, ranking=ranking, why_no_ranking=why, ranked_at_ns=at_ns, drafts=self._drafts()
+        )
+
+    def _predictor(self) -> Predictor | str:
+        curves = {source: curve for source in SOURCES if (curve := self._curves.curve(source)) is not None}
+        point = self._watch.point(
+            self._follower.fit.model(), curves=curves, variants=dict(self._variants), rules=self._rules
+        )
+        return point if isinstance(point, str) else Predictor(point)
+
+    def _drafts(self) -> tuple[Acceptance, ...]:
+        curves = [curve for source in SOURCES if (curve := self._curves.curve(source)) is not None]
+        told = [curve.standing(length) for curve in curves for length in curve.lengths]
+        return tuple([one for one in told if one is not None])

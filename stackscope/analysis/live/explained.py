@@ -1,0 +1,51 @@
+"""The verdict as the explainer gives it: its name, its number, what was rejected, and the best changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
+
+if TYPE_CHECKING:
+    from stackscope.analysis.explainer import Explanation
+    from stackscope.analysis.whatif.ranking import Ranked
+    from stackscope.records import Estimate
+
+MOST_REJECTED: Final = 5
+MOST_SUGGESTED: Final = 2
+LEAST_TOLD: Final = 0.005
+"""Smaller shares are not worth rejecting."""
+
+
+def verdict(explanation: Explanation) -> Verdict:
+    """What limits now, in the form that all verdicts have."""
+    naming = explanation.naming
+    others = [finding for finding in naming.rejected if finding.claim and (finding.share or 0.0) >= LEAST_TOLD]
+    return Verdict(
+        basis="explainer",
+        name=naming.name,
+        share=naming.share,
+        sentence=naming.sentence,
+        rejected=tuple([f"{one.cause} {units.percent(one.share)}" for one in others[:MOST_REJECTED]]),
+        next=suggestions(explanation),
+        since_ns=naming.since_ns,
+        previous=naming.previous,
+    )
+
+
+def suggestions(explanation: Explanation) -> tuple[Suggestion, ...]:
+    """The changes that are predicted to gain most, beyond doubt."""
+    ranking = explanation.ranking
+    if ranking is None:
+        return ()
+    return tuple([_suggested(one) for one in ranking.recommended[:MOST_SUGGESTED] if one.gain is not None])
+
+
+def _suggested(one: Ranked) -> Suggestion:
+    assert one.gain is not None
+    return Suggestion(changes=dict(one.candidate.changes), predicted=ratio(one.gain), label=one.label)
+
+
+def ratio(estimate: Estimate) -> Ratio:
+    return Ratio(value=estimate.value, low=estimate.low, high=estimate.high)

@@ -1,0 +1,165 @@
+"""The explainer as a whole, on a recorded session: what it names, predicts, and costs."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, Explainer
+from stackscope.analysis.live.view import LiveView
+from stackscope.engine.allowances import Allowances
+from stackscope.pipeline import time_ns
+from stackscope.records import ConfigEvent, Header, Prediction, StepRecord, TrafficEvent
+from stackscope.session.reader import SessionReader
+from tests.unit.record_builders import make_header
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.records import AnyRecord
+
+STORY: Final = Path(__file__).parents[2] / "profiles" / "story.jsonl.zst"
+"""Of the real engine: one request, then speculation, then eight requests, then none, then a quantised KV cache."""
+SECOND: Final = 1_000_000_000
+
+
+@cache
+def story() -> tuple[AnyRecord, ...]:
+    return tuple(SessionReader(STORY))
+
+
+def explainer() -> Explainer:
+    return Explainer(rules=Allowances(2), cpu_ns=lambda: 0)
+
+
+@cache
+def seen() -> tuple[Snapshot, ...]:
+    """Snapshots of the story, twice a second of its time."""
+    view = LiveView(explainer=explainer())
+    snapshots, next_ns = [], 0
+    for record in story():
+        view.write(record)
+        at_ns = 0 if isinstance(record, Header) else time_ns(record) or 0
+        if at_ns >= next_ns:
+            snapshots.append(view.snapshot(at_ns))
+            next_ns = at_ns + SECOND // 2
+    return tuple(snapshots)
+
+
+def names(snapshots: tuple[Snapshot, ...]) -> list[str]:
+    """What was named, one after the other."""
+    found: list[str] = []
+    for snapshot in snapshots:
+        name = snapshot.verdict.name
+        if name is not None and name not in found[-1:]:
+            found.append(name)
+    return found
+
+
+def test_the_story_is_told_by_its_names() -> None:
+    found = names(seen())
+    assert found[0] == "weight bandwidth"  # One request: every step reads all weights for one token.
+    assert "low acceptance" in found  # Eight requests: drafts no longer pay.
+    assert found.index("weight bandwidth") < found.index("low acceptance")
+    assert found[-1] in ("compute", "co-limited", "KV and attention")
+
+
+def test_a_change_of_the_verdict_is_an_event() -> None:
+    events = [event.label for event in reversed(seen()[-1].events) if event.kind == "verdict"]
+    assert events[0] == "weight bandwidth"
+    assert "low acceptance" in events
+    charts = {label for snapshot in seen() for _, label in snapshot.history.changes}
+    assert not charts & set(events)
+
+
+def test_shares_sum_to_one_whenever_something_is_named() -> None:
+    for snapshot in seen():
+        assert snapshot.explanation is not None
+        naming = snapshot.explanation.naming
+        if naming.shares:
+            assert sum(share for _, share in naming.shares) == pytest.approx(1.0)
+        if naming.name is not None:
+            assert naming.finding is not None
+            assert naming.finding.is_confirmed
+
+
+def test_what_is_suggested_can_be_told_from_nothing() -> None:
+    for snapshot in seen():
+        for suggestion in snapshot.verdict.next:
+            assert suggestion.predicted.low > 1.0
+            assert suggestion.label
+
+
+def test_it_is_predicted_once_steps_have_run() -> None:
+    one = explainer()
+    changes = {"speculation": "draft", "draft_length": 4}
+    one.write(make_header())
+    assert one.predict(changes, 1) is None
+    for record in story():
+        one.write(record)
+        if isinstance(record, StepRecord) and record.n == 100:
+            break
+    told = one.predict(changes, 5)
+    assert told is not None
+    assert told.at_ns == 5
+    assert told.changes["speculation"] == ("off", "draft")
+    assert told.reason
+
+
+def test_a_setting_without_a_working_point_is_told_why() -> None:
+    one = explainer()
+    for record in story():
+        one.write(record)
+        if isinstance(record, StepRecord):
+            break
+    told = one.predict({"slots": 3}, 1)
+    assert isinstance(told, Prediction)
+    assert told.tokens is None
+    assert told.changes == {"slots": (8, 3)}
+    assert told.reason
+
+
+@pytest.mark.parametrize(
+    ("cost_ns", "spaces"), [(0, (NAMING_NS[0], RANKING_NS[0])), (10**9, (NAMING_NS[1], RANKING_NS[1]))]
+)
+def test_it_is_made_anew_by_what_it_costs(cost_ns: int, spaces: tuple[int, int]) -> None:
+    spent = [0]
+
+    def cpu_ns() -> int:
+        spent[0] += cost_ns
+        return spent[0]
+
+    one = Explainer(cpu_ns=cpu_ns)
+    named, ranked = [], []
+    for record in story():
+        if isinstance(record, ConfigEvent | TrafficEvent):
+            break
+        one.write(record)
+        at_ns = 0 if isinstance(record, Header) else time_ns(record) or 0
+        explanation = one.explanation(at_ns)
+        named.append(explanation.naming.at_ns)
+        ranked.append(explanation.ranked_at_ns or 0)
+    for times, space in zip((named, ranked), spaces, strict=True):
+        gaps = [later - earlier for earlier, later in pairwise(times) if later != earlier and earlier > 0]
+        assert all(gap >= space for gap in gaps)
+    assert len(set(named)) >= 5
+
+
+def test_without_a_step_there_is_nothing_to_say() -> None:
+    one = explainer()
+    one.write(make_header())
+    assert one.explanation(SECOND).ranking is None
+    assert one.explanation(SECOND).why_no_ranking == "No step has run yet."
+    assert one.final(SECOND).naming.name is None
+
+
+def test_a_header_begins_anew() -> None:
+    one = explainer()
+    for record in story():
+        one.write(record)
+    assert one.final(200 * SECOND).naming.shares
+    one.write(make_header())
+    assert not one.explanation(201 * SECOND).naming.shares
