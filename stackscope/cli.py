@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import typer
 
 from stackscope import __version__
+from stackscope.commands import experiment_options
 from stackscope.commands.explain_options import TOLD, Asked, flag
 from stackscope.commands.streams import StandardOutput, open_standard_streams
 from stackscope.errors import StackscopeError
@@ -21,6 +22,7 @@ from stackscope.options import OPTIONS, field_defaults, field_types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stackscope.commands.experiment_options import Own
     from stackscope.options import Option
 
 INTERRUPTED: Final = 130
@@ -299,44 +301,27 @@ def ablate(config: Path | None = None, **given: object) -> None:
         from stackscope.commands.ablate import AblateOptions
         from stackscope.commands.ablate import ablate as measure
 
-        asked = AblateOptions(**{name: given.pop(name) for name in ABLATE})  # type: ignore[arg-type]
+        asked = AblateOptions(**{name: given.pop(name) for name in experiment_options.ABLATE})  # type: ignore[arg-type]
         raise typer.Exit(measure(given, asked, config=config))
 
 
-ABLATE: Final[dict[str, tuple[Any, Any]]] = {
-    "factors": (
-        typer.Option(None, "--factors", help="Settings to switch: speculation=draft,weights=Q8_0,draft_length=3:7."),
-        str | None,
-    ),
-    "is_full": (typer.Option(False, "--full", help="Measure every combination, so that pairs are named."), bool),
-    "blocks": (
-        typer.Option(None, "--blocks", help="Exactly so many blocks (8, fewer or more as it takes)."),
-        int | None,
-    ),
-    "minutes": (typer.Option(None, "--minutes", help="Add no block that would end later (10)."), float | None),
-    "is_quick": (typer.Option(False, "--quick", help="Three blocks and half the requests: wide intervals."), bool),
-    "folder": (
-        typer.Option(None, "--folder", help="Where results go; one that has some is gone on with."),
-        Path | None,
-    ),
-    "json": (typer.Option(False, "--json", help="Print JSON for machines."), bool),
-}
-"""The options of `ablate` beside those of a run."""
-
-
-def experiment_parameters(own: dict[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+def experiment_parameters(own: dict[str, Own]) -> list[inspect.Parameter]:
     """The options of an experiment: its own, and those of a run that are about engine, traffic and limits."""
-    left_out = {"duration", "record", "record_text", "json", *own}
-    shown = {
-        option.name
-        for option in OPTIONS
-        if option.targets[0].partition(".")[0] != "screen" and option.name not in left_out
-    }
-    mine = [_named(name, option, kind) for name, (option, kind) in own.items()]
-    return [*mine, *(parameter for parameter in run_parameters() if parameter.name in shown | {"config"})]
+    mine = [
+        _named(
+            name, typer.Option(None if one.metavar else False, one.flag, help=one.help, metavar=one.metavar), one.kind
+        )
+        for name, one in own.items()
+    ]
+    left_out = experiment_options.NOT_OF_RUNS | own.keys()
+    shown = {o.name for o in OPTIONS if not o.targets[0].startswith("screen.")} - left_out
+    theirs = [parameter for parameter in run_parameters() if parameter.name in shown | {"config"}]
+    for parameter in theirs:
+        parameter.default.help = experiment_options.HELP.get(parameter.name, parameter.default.help)
+    return [*mine, *theirs]
 
 
-ablate.__signature__ = inspect.Signature(experiment_parameters(ABLATE))  # type: ignore[attr-defined]
+ablate.__signature__ = inspect.Signature(experiment_parameters(experiment_options.ABLATE))  # type: ignore[attr-defined]
 app.command()(ablate)
 
 
@@ -469,3 +454,39 @@ def score(
         from stackscope.commands.score import score as keep_score
 
         raise typer.Exit(keep_score(recordings, json=json))
+
+
+def report(
+    recordings: list[Path],
+    output: Path | None = None,
+    replace: bool = False,
+    config: Path | None = None,
+    **given: object,
+) -> None:
+    """Write a report of one recording, or of several side by side: Markdown, or one HTML page with charts.
+
+    Without --output: Markdown, to standard output.
+    """
+    with reporting():
+        from stackscope.config import resolve
+
+        options = resolve(given, config=config)
+        from stackscope.commands.report import report as write
+
+        raise typer.Exit(write(recordings, output, options, replace=replace))
+
+
+def report_parameters() -> list[inspect.Parameter]:
+    """The options of `report`: its own, and what counts as a good request."""
+    own = (
+        ("recordings", typer.Argument(..., help="Recordings of runs.", metavar="FILE..."), list[Path]),
+        ("output", typer.Option(None, "--output", "-o", help="File to write.", metavar="OUT.html|OUT.md"), Path | None),
+        ("replace", typer.Option(False, "--replace", help="Write over a file that is already there."), bool),
+    )
+    limits = {option.name for option in OPTIONS if option.targets[0].startswith("limits.")}
+    shared = [parameter for parameter in run_parameters() if parameter.name in limits | {"config"}]
+    return [*(_named(name, option, kind) for name, option, kind in own), *shared]
+
+
+report.__signature__ = inspect.Signature(report_parameters())  # type: ignore[attr-defined]
+app.command()(report)

@@ -103,7 +103,7 @@ def bits(cell: int) -> tuple[int, ...]:
 
 def speed_up(cell: int, *, over: int = 0) -> Weights:
     """A cell relative to another, the baseline if none is named."""
-    return {cell: 1.0, over: -1.0}
+    return _sum([{cell: 1.0}, {over: -1.0}])
 
 
 def of_product(cell: int) -> Weights:
@@ -112,7 +112,7 @@ def of_product(cell: int) -> Weights:
     Of two settings A and B, ln S_AB − ln S_A − ln S_B = y_AB − y_A − y_B + y_0.
     """
     singles = bits(cell)
-    return {cell: 1.0, **dict.fromkeys(singles, -1.0), 0: len(singles) - 1.0}
+    return _sum([{cell: 1.0}, dict.fromkeys(singles, -1.0), {0: len(singles) - 1.0}])
 
 
 def product(cell: int) -> Weights:
@@ -136,10 +136,14 @@ def averaged_interaction(pair: int, n_settings: int) -> Weights:
 
 def _mean_of(some: Iterable[Weights]) -> Weights:
     contrasts = list(some)
+    return {cell: weight / len(contrasts) for cell, weight in _sum(contrasts).items()}
+
+
+def _sum(some: Iterable[Weights]) -> Weights:
     total: Weights = {}
-    for weights in contrasts:
+    for weights in some:
         for cell, weight in weights.items():
-            total[cell] = total.get(cell, 0.0) + weight / len(contrasts)
+            total[cell] = total.get(cell, 0.0) + weight
     return total
 
 

@@ -107,18 +107,19 @@ def plan_of(
         default_requests=QUICK_REQUESTS if asked.is_quick else REQUESTS,
         defaults=DEFAULTS,
     )
-    base = _models(options.engine, say)
-    texts = _factor_texts(options.engine, base) if asked.factors is None else asked.factors.split(",")
+    blocks = blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick)
     workload = with_warmup(_workload(options.workload))
     check.check(workload)
     service = options.limits.service
+    base = _models(options.engine, say)
+    texts = _factor_texts(options.engine, base) if asked.factors is None else asked.factors.split(",")
     return Plan(
         base=base,
         factors=parse_factors(texts, base, weights_finder(base.model, say)),
         is_full=asked.is_full,
         workload=workload,
         limits=Limits(ttft_ns=service.ttft_ns, tpot_ns=service.tpot_ns),
-        blocks=blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick),
+        blocks=blocks,
         is_quick=asked.is_quick,
         is_recorded=options.output.record,
     )

@@ -1,0 +1,45 @@
+"""The options of experiments beside those of a run, for the command line to be made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+
+class Own(NamedTuple):
+    """One option."""
+
+    flag: str
+    help: str
+    kind: Any
+    metavar: str | None = None
+    """`None`: it is a switch."""
+
+
+_FOLDER: Final = Own("--folder", "Where results go; one that has some is gone on with.", Path | None, "FOLDER")
+_JSON: Final = Own("--json", "Print JSON for machines.", bool)
+
+ABLATE: Final[dict[str, Own]] = {
+    "factors": Own(
+        "--factors",
+        "Settings to switch: speculation=draft,weights=Q8_0,draft_length=3:7.",
+        str | None,
+        "NAME=VALUE,…",
+    ),
+    "is_full": Own("--full", "Measure every combination, so that pairs are named.", bool),
+    "blocks": Own("--blocks", "Exactly so many blocks (8, fewer or more as it takes).", int | None, "N"),
+    "minutes": Own("--minutes", "Add no block that would end later (10).", float | None, "MINUTES"),
+    "is_quick": Own("--quick", "Three blocks and half the requests: wide intervals.", bool),
+    "folder": _FOLDER,
+    "json": _JSON,
+}
+"""Of `ablate`, by the field of `AblateOptions`."""
+
+HELP: Final = {
+    "requests": "Requests that are measured in each run. [default: 10]",
+    "concurrency": "Closed loop: requests in flight. [default: 1]",
+}
+"""Of options of a run that have other defaults in experiments."""
+
+NOT_OF_RUNS: Final = frozenset({"duration", "record", "record_text", "json"})
+"""Options of a run that experiments do not take: cells are compared on the same requests, and have a folder."""
