@@ -1,0 +1,251 @@
+"""Sessions compared: every figure with its ratio and interval, what differs, where the time moved, and a verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_work
+from stackscope.analysis.comparing.differences import Difference, differences
+from stackscope.analysis.comparing.figures import BY_NAME, FIGURES, TOKENS, Better, Figure, Level, Percentile, Rate
+from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_percentiles, ratio_of_rates
+from stackscope.analysis.comparing.moved import Moved, moved
+from stackscope.analysis.metrics import counts
+from stackscope.analysis.statistics import Interval
+from stackscope.toggles import EngineConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.comparing.digest import Digest
+
+LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MOST_SESSIONS: Final = len(LETTERS)
+
+Standing: TypeAlias = Literal["better", "worse", "more", "less", "not distinguishable", "unknown"]
+"""How a figure of the other session stands to the first's, with 95 % confidence. `more` and `less`: neither is good or
+bad by itself. `unknown`: there is no interval."""
+
+Verdict: TypeAlias = Literal["faster", "slower", "not distinguishable", "not comparable", "unknown"]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of two sessions."""
+
+    name: str
+    header: str
+    unit: str
+    better: Better
+    a: float | None
+    """`None`: unknown or undefined, like `b`."""
+    b: float | None
+    n: tuple[int, int] | None = None
+    """Of a percentile: the values that each is of."""
+    is_maximum: tuple[bool, bool] = (False, False)
+    """Of a percentile: so few values that it is no more than the largest."""
+    ratio: Interval | None = None
+    """b ÷ a with the ends of its 95 % interval. `None`: there is no interval, and `why` says why."""
+    how: How | None = None
+    """Where the interval comes from."""
+    why: str | None = None
+
+    @property
+    def standing(self) -> Standing:
+        if self.ratio is None:
+            return "unknown"
+        if self.ratio.holds(1.0):
+            return "not distinguishable"
+        is_more = self.ratio.low > 1.0
+        if self.better == "neither":
+            return "more" if is_more else "less"
+        return "better" if is_more == (self.better == "more") else "worse"
+
+
+class Versus(msgspec.Struct, frozen=True, kw_only=True):
+    """One session against the first."""
+
+    letters: tuple[str, str]
+    """What the first and this one are called."""
+    verdict: Verdict
+    sentence: str
+    """The verdict in words, with its number."""
+    headline: str
+    """Name of the figure that the verdict is of."""
+    is_same_work: bool
+    """Both served the same requests, so that portions of them could be paired."""
+    concerns: tuple[Concern, ...]
+    differences: tuple[Difference, ...]
+    figures: tuple[Compared, ...]
+    moved: Moved | None
+    """`None`: not known."""
+
+    @property
+    def is_comparable(self) -> bool:
+        """Nothing forbids a verdict."""
+        return not any(concern.is_barrier for concern in self.concerns)
+
+    def __getitem__(self, name: str) -> Compared:
+        """A figure of those that are shown. Raises `KeyError`."""
+        for figure in self.figures:
+            if figure.name == name:
+                return figure
+        raise KeyError(name)
+
+
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was compared, in short."""
+
+    letter: str
+    name: str
+    started: str
+    model: str | None
+    workload: str | None
+    config: EngineConfig | None
+    steps: int
+    requests: int
+    """Those that completed."""
+    wall_ns: int | None
+    warmup_ns: int
+    warmup_steps: int
+    warmup_requests: int
+    truncated: str | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two sessions or more, each held against the first."""
+
+    sessions: tuple[SessionFacts, ...]
+    versus: tuple[Versus, ...]
+    """One for every session but the first, in their order."""
+
+
+def compare_digests(digests: Sequence[Digest], *, anyway: bool = False) -> Comparison:
+    """Hold every session against the first. `anyway`: give a verdict even on what is not comparable.
+
+    Raises `ValueError` for fewer than two, or for more than there are letters.
+    """
+    if not 2 <= len(digests) <= MOST_SESSIONS:
+        raise ValueError(f"2 to {MOST_SESSIONS} sessions can be compared")
+    sessions = tuple(_facts(letter, digest) for letter, digest in zip(LETTERS, digests, strict=False))
+    first = digests[0]
+    return Comparison(
+        sessions=sessions,
+        versus=tuple(
+            _versus(first, digest, ("A", facts.letter), anyway=anyway)
+            for digest, facts in zip(digests[1:], sessions[1:], strict=True)
+        ),
+    )
+
+
+def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Compared:
+    """One figure of two sessions, with the interval of its ratio where there is one."""
+    values = figure.of(a), figure.of(b)
+    made = Compared(
+        name=figure.name, header=figure.header, unit=figure.unit, better=figure.better, a=values[0], b=values[1]
+    )
+    if isinstance(figure, Percentile):
+        held = a.distributions[figure.metric.tag], b.distributions[figure.metric.tag]
+        made = msgspec.structs.replace(
+            made,
+            n=(len(held[0].values), len(held[1].values)),
+            is_maximum=(not figure.is_supported(a), not figure.is_supported(b)),
+        )
+    if values[0] is None or values[1] is None:
+        return msgspec.structs.replace(made, why="not known")
+    if isinstance(figure, Percentile):
+        found = ratio_of_percentiles(held[0], held[1], figure.percentile)
+    elif isinstance(figure, Rate):
+        found = ratio_of_rates(_blocks(figure, a), _blocks(figure, b), is_same_work=is_same_work)
+    else:
+        found = "measured once"
+    if isinstance(found, str):
+        return msgspec.structs.replace(made, why=found)
+    return msgspec.structs.replace(made, ratio=found.interval, how=found.how)
+
+
+def _blocks(figure: Rate, digest: Digest) -> Blocks:
+    amounts, bases = figure.blocks(digest)
+    return Blocks(amounts, bases, digest.column("emitted"))
+
+
+def _versus(a: Digest, b: Digest, letters: tuple[str, str], *, anyway: bool) -> Versus:
+    found = differences(a, b)
+    bearing = concerns(a, b, found, letters)
+    same = did_same_work(a, b, found)
+    figures = tuple(
+        one
+        for figure in FIGURES
+        for one in [compared(figure, a, b, is_same_work=same)]
+        if not (isinstance(figure, Level) and one.a is None and one.b is None)
+    )
+    headline = _headline(figures, a, b)
+    barriers = [concern for concern in bearing if concern.is_barrier]
+    verdict, sentence = _verdict(headline, figures, letters)
+    if barriers and not (anyway and verdict != "unknown"):
+        verdict = "not comparable"
+        sentence = f"{letters[0]} and {letters[1]} are not comparable. {barriers[0].text}"
+    return Versus(
+        letters=letters, verdict=verdict, sentence=sentence, headline=headline.name, is_same_work=same,
+        concerns=bearing, differences=found, figures=figures, moved=moved(a, b),
+    )  # fmt: skip
+
+
+def _headline(figures: Sequence[Compared], a: Digest, b: Digest) -> Compared:
+    """What a verdict is of: tokens per second where the engine sets the pace, and how long requests take where arrivals
+    do, because then the throughput is theirs."""
+    by_name = {one.name: one for one in figures}
+    if any(digest.header.workload.get("rate") is not None for digest in (a, b)):
+        for name in ("e2e_p50", "tpot_p50"):
+            if by_name[name].ratio is not None:
+                return by_name[name]
+    return by_name[TOKENS.name]
+
+
+def _verdict(headline: Compared, figures: Sequence[Compared], letters: tuple[str, str]) -> tuple[Verdict, str]:
+    a, b = letters
+    if headline.ratio is None:
+        return "unknown", f"Nothing can be said of {a} and {b}: {headline.header} has no interval ({headline.why})."
+    change = f"{headline.header} {spelled(headline.ratio)}"
+    if headline.standing == "not distinguishable":
+        return "not distinguishable", f"{b} is not distinguishable from {a}: {change}."
+    is_faster = headline.standing == "better"
+    sentence = f"{b} is {'faster' if is_faster else 'slower'} than {a}: {change}."
+    contrary = [one for one in figures if one.standing == ("worse" if is_faster else "better") and one.unit == "ns"]
+    if contrary:
+        told = ", ".join(f"{one.header} {spelled(one.ratio)}" for one in contrary if one.ratio is not None)
+        sentence = f"{sentence} {'Worse' if is_faster else 'Better'} all the same: {told}."
+    return ("faster" if is_faster else "slower"), sentence
+
+
+def spelled(ratio: Interval) -> str:
+    """A ratio as a change with its interval, e.g. `+44 % [37, 52]`; as a multiple from 3 on."""
+    if ratio.value >= 3 or ratio.value <= 1 / 3:
+        return units.ratio(ratio.value, ratio.low, ratio.high)
+    return units.change(ratio.value - 1, ratio.low - 1, ratio.high - 1)
+
+
+def _facts(letter: str, digest: Digest) -> SessionFacts:
+    header = digest.header
+    text = header.workload.get("text")
+    return SessionFacts(
+        letter=letter,
+        name=digest.name,
+        started=header.started,
+        model=None if header.model is None else header.model.name,
+        workload=text if isinstance(text, str) else None,
+        config=header.config,
+        steps=digest[counts.Steps] or 0,
+        requests=len(digest.requests.ids),
+        wall_ns=digest[counts.WallTime],
+        warmup_ns=digest.warmup_ns,
+        warmup_steps=digest.warmup_steps,
+        warmup_requests=digest.warmup_requests,
+        truncated=digest.truncated,
+    )
+
+
+def figure_named(name: str) -> Figure:
+    """A figure that an expression may name. Raises `KeyError`."""
+    return BY_NAME[name]

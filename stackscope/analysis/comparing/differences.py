@@ -1,0 +1,104 @@
+"""What is not the same in two sessions, and what of it forbids a verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from stackscope.toggles import EngineConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stackscope.analysis.comparing.digest import Digest
+    from stackscope.records import Header, ModelSummary
+
+Area: TypeAlias = Literal["configuration", "workload", "machine", "model", "recording"]
+
+DERIVED: Final = frozenset({"text"})
+"""Fields of a workload that only say in words what the others say."""
+EXTENT: Final = frozenset({"requests", "duration_s"})
+"""Those that say how long it goes on."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not the same, by its name where it is recorded. `None`: not known, or not set."""
+
+    area: Area
+    name: str
+    a: object = None
+    b: object = None
+
+
+def differences(a: Digest, b: Digest) -> tuple[Difference, ...]:
+    """Everything that the headers say differently, the configuration first."""
+    return (
+        *_configuration(a.header.config, b.header.config),
+        *_of("workload", _workload(a.header), _workload(b.header)),
+        *_models(a.header, b.header),
+        *_of("machine", _machine(a), _machine(b)),
+        *_of("recording", _recording(a), _recording(b)),
+    )
+
+
+def _configuration(a: EngineConfig | None, b: EngineConfig | None) -> Iterator[Difference]:
+    if a is None or b is None:
+        if a is not b:
+            said = ["not recorded" if one is None else "recorded" for one in (a, b)]
+            yield Difference(area="configuration", name="configuration", a=said[0], b=said[1])
+        return
+    for name in EngineConfig.__struct_fields__:
+        one, other = getattr(a, name), getattr(b, name)
+        if one != other:
+            yield Difference(area="configuration", name=name, a=one, b=other)
+
+
+def _models(a: Header, b: Header) -> Iterator[Difference]:
+    yield from _of("model", _model(a.model, ""), _model(b.model, ""))
+    yield from _of("model", _model(a.draft_model, "draft "), _model(b.draft_model, "draft "))
+
+
+def _model(model: ModelSummary | None, prefix: str) -> dict[str, object]:
+    if model is None:
+        return {}
+    return {
+        f"{prefix}name": model.name,
+        f"{prefix}architecture": model.architecture,
+        f"{prefix}parameters": model.parameters,
+        f"{prefix}weights": model.tensor_bytes,
+        f"{prefix}sha256": model.sha256,
+    }
+
+
+def _workload(header: Header) -> dict[str, object]:
+    asked = {name: value for name, value in header.workload.items() if name not in DERIVED}
+    file = asked.get("file")
+    if isinstance(file, dict) and file.get("sha256"):
+        # The same text is the same workload, wherever the file lies.
+        asked.pop("path", None)
+        asked["file"] = file["sha256"]
+    return asked
+
+
+def _machine(digest: Digest) -> dict[str, object]:
+    header = digest.header
+    return {"host": header.host, "device": header.device, "library": header.library}
+
+
+def _recording(digest: Digest) -> dict[str, object]:
+    """How it was recorded, and what is left out."""
+    header = digest.header
+    return {
+        "stackscope": header.stackscope,
+        "source": header.source,
+        "starts at step": digest.first_step,
+        "warm-up left out (ns)": digest.warmup_ns,
+        "ended": "cut off" if digest.footer is None else digest.footer.reason,
+    }
+
+
+def _of(area: Area, a: Mapping[str, object], b: Mapping[str, object]) -> Iterator[Difference]:
+    for name in dict.fromkeys((*a, *b)):
+        if a.get(name) != b.get(name):
+            yield Difference(area=area, name=name, a=a.get(name), b=b.get(name))

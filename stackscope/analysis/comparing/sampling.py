@@ -1,0 +1,79 @@
+"""The time model over a sample of a session's steps: where it sees the time of the target's forward go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stackscope.analysis.comparing.digest import TermTimes
+from stackscope.analysis.timing.fit import Fit
+from stackscope.analysis.timing.shapes import Shape
+from stackscope.analysis.timing.terms import Terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.analysis.ledgers import Pricing
+    from stackscope.records import Header, StepRecord
+    from stackscope.toggles import EngineConfig
+
+FORWARD_TERMS: Final = ("weights", "head", "compute", "attention", "resident", "fixed")
+
+_MOST: Final = 1024
+"""Steps whose terms are averaged: every so-manyth of all, so that none of the session's times is left out."""
+
+_FITTED: Final = 8192
+"""Steps from the beginning that the model is fitted to in full, one after the other."""
+_EVERY: Final = 16
+"""Of what comes after them, one stretch in so many is: a fit takes a few microseconds per step."""
+
+
+class TermSample:
+    """Fits the time model to the steps of a session, and keeps a thinned sample of them."""
+
+    def __init__(self, header: Header) -> None:
+        self._fit = Fit(header.ceilings, header.other_ceilings)
+        self._why = "" if header.ceilings is not None else "the machine was not calibrated (stackscope calibrate)"
+        self._epochs: set[int] = set()
+        self._kept: list[tuple[Shape, int]] = []
+        self._stride = 1
+        self._n_stretches = self._n_steps = 0
+
+    def add(self, epoch: int, steps: Sequence[StepRecord], config: EngineConfig | None, pricing: Pricing) -> None:
+        """Take a stretch of steps of one configuration."""
+        if self._why:
+            return
+        if epoch not in self._epochs:
+            self._epochs.add(epoch)
+            self._fit.begin(config, pricing)
+        if len(self._epochs) > 1:
+            self._why = "it ran under more than one configuration"
+            return
+        self._n_stretches += 1
+        if self._n_steps < _FITTED or self._n_stretches % _EVERY == 0:
+            self._fit.add(steps)
+        for step in steps[-self._n_steps % self._stride :: self._stride]:
+            if step.work and not step.aborted:
+                self._kept.append((Shape.of(step), step.phases.decode))
+        self._n_steps += len(steps)
+        while len(self._kept) > 2 * _MOST:
+            self._kept = self._kept[::2]
+            self._stride *= 2
+
+    def times(self) -> TermTimes | str:
+        """The mean terms of the sample, or why there are none."""
+        if self._why:
+            return self._why
+        if not self._kept:
+            return "no forward ran to its end"
+        model = self._fit.model()
+        if model is None or not model.is_calibrated:
+            return "the machine was calibrated for another configuration"
+        step = max(1, len(self._kept) // _MOST)
+        sample = self._kept[::step]
+        found = np.array([model.terms(shape) for shape, _ in sample])
+        means = dict(zip(Terms._fields, found.mean(axis=0).tolist(), strict=True))
+        terms = {name: means[name] for name in FORWARD_TERMS}
+        measured = float(np.mean([ns for _, ns in sample]))
+        return TermTimes(terms, sum(terms.values()), measured, len(sample))
