@@ -1,0 +1,188 @@
+"""The report as one HTML page: it needs no other file, no network and no script.
+
+It is written so that an XML parser reads it as well, which is the strictest check there is of its form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackscope import __version__
+from stackscope.analysis.metrics import cost, latency, load, speculation
+from stackscope.report.page.charts import groups
+from stackscope.report.page.frame import figure
+from stackscope.report.page.legend import legend
+from stackscope.report.page.style import sheet
+from stackscope.report.page.svg import element, escaped
+from stackscope.report.page.tables import (
+    LETTERS,
+    configurations,
+    differences,
+    every,
+    happened,
+    headline,
+    latencies,
+    notes,
+    phases,
+    ran,
+)
+from stackscope.report.page.wording import percentile, quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stackscope.report.page.charts import Group
+    from stackscope.report.page.gather import SessionFigures
+    from stackscope.report.page.tables import Table
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""What a browser may load for the page: nothing, beside the styles in it."""
+_WORDS: Final = ("change", "remark", "changed", "formula")
+"""Heads of columns that hold words among figures."""
+
+
+def page(sessions: Sequence[SessionFigures]) -> str:
+    """The whole page."""
+    title = f"Stackscope report: {_subject(sessions)}"
+    drawn = groups(sessions)
+    links = [element("a", escaped(group.title), href=f"#{group.name}") for group in drawn]
+    links = [element("a", "Figures", href="#figures"), *links, element("a", "Every metric", href="#every"),
+             element("a", "Terms", href="#terms")]  # fmt: skip
+    body = [
+        element(
+            "header",
+            element("p", "Stackscope report", class_="muted"),
+            element("h1", escaped(_subject(sessions))),
+            *[element("p", escaped(line), class_="muted") for line in _about(sessions)],
+            element("nav", *links, aria_label="Sections"),
+            class_="top",
+        ),
+        element("main", *_warnings(sessions), *_sections(sessions, drawn)),
+        element("footer", escaped(f"Made by Stackscope {__version__}. This page holds everything that it shows.")),
+    ]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", escaped(title)),
+        element("style", sheet()),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, element('body', *body), lang='en')}\n"
+
+
+def _subject(sessions: Sequence[SessionFigures]) -> str:
+    if len(sessions) > 1:
+        return " · ".join(f"{LETTERS[place]} {session.path.name}" for place, session in enumerate(sessions))
+    return sessions[0].path.name
+
+
+def _about(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    if len(sessions) > 1:
+        return
+    header = sessions[0].header
+    models = [] if header.model is None else [header.model.name]
+    if header.draft_model is not None:
+        models.append(f"draft {header.draft_model.name}")
+    yield " · ".join([*models, header.device])
+    workload = header.workload.get("text")
+    if workload:
+        yield str(workload)
+
+
+def _warnings(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    found = notes(sessions)
+    if found:
+        yield element("ul", *[element("li", escaped(note)) for note in found], class_="warnings")
+
+
+def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group]) -> Iterator[str]:
+    yield element("h2", "Figures", id="figures")
+    if len(sessions) == 1:
+        yield _cards(sessions[0])
+        yield element("div", element("div", _table(headline(sessions))), element("div", _table(ran(sessions))),
+                      class_="pair")  # fmt: skip
+    else:
+        yield _table(headline(sessions))
+        found = differences(sessions)
+        if found is not None:
+            yield element("h3", escaped(found.title)) + _table(found)
+        yield element("h3", "What ran") + _table(ran(sessions))
+    for group in drawn:
+        yield element("h2", escaped(group.title), id=group.name)
+        charts = [figure(chart, f"{group.name}-{place}") for place, chart in enumerate(group.charts)]
+        yield element("div", *charts, class_="charts")
+        yield from _beside(group.name, sessions)
+    tables = [element("h3", escaped(table.title)) + _table(table) for table in every(sessions)]
+    yield element("h2", "Every metric", id="every")
+    yield element("details", element("summary", "Every metric with its formula"), element("div", *tables))
+    terms = [element("dt", escaped(term)) + element("dd", escaped(meaning)) for term, meaning in legend()]
+    yield element("h2", "Terms", id="terms")
+    yield element("details", element("summary", "What the words mean"), element("div", element("dl", *terms)))
+
+
+def _beside(name: str, sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    """Tables that belong to a group of charts."""
+    if name == "throughput":
+        for place, session in enumerate(sessions):
+            who = f", {LETTERS[place]}" if len(sessions) > 1 else ""
+            for table in (happened(session), configurations(session)):
+                if table is not None:
+                    yield element("h3", escaped(table.title + who)) + _table(table)
+    elif name == "anatomy":
+        table = phases(sessions)
+        if table.rows:
+            yield element("h3", escaped(table.title)) + _table(table)
+    elif name == "latency":
+        yield element("h3", "By percentile") + _table(latencies(sessions))
+
+
+def _cards(session: SessionFigures) -> str:
+    result = session.result
+    ttft, tpot = result[latency.TimeToFirstToken], result[latency.TimePerOutputToken]
+    told = (
+        ("tokens out per second", quantity(result[load.OutputRate], "tokens/s")),
+        ("time to first token, p95", percentile(ttft, "p95", "ns")),
+        ("per output token, p50", percentile(tpot, "p50", "ns")),
+        ("A, tokens per forward", quantity(result[speculation.TokensPerForward], "tokens")),
+        ("drafted tokens accepted", quantity(result[speculation.AcceptanceRate], "1")),
+        ("prompt tokens spared", quantity(result[load.UsefulHitRate], "1")),
+        ("slots busy", quantity(result[load.Occupancy], "1")),
+        ("in forwards, modelled", quantity(result[cost.TargetBandwidth], "B/s")),
+    )
+    cards = [element("li", element("b", escaped(value)), element("span", escaped(name))) for name, value in told]
+    return element("ul", *cards, class_="cards")
+
+
+def _table(table: Table) -> str:
+    head = [
+        element("th", escaped(name) or " ", scope="col", class_="words" if name in _WORDS else None)
+        for name in table.head
+    ]
+    rows = []
+    for first, *cells in table.rows:
+        shown = [
+            element("td", escaped(cell), class_="words" if table.head[place + 1] in _WORDS else None)
+            for place, cell in enumerate(cells)
+        ]
+        rows.append(element("tr", element("th", escaped(first), scope="row"), *shown))
+    made = element(
+        "table",
+        element("thead", element("tr", *head)),
+        element("tbody", *rows),
+        class_="text" if table.is_text else None,
+    )
+    note = element("p", escaped(table.note), class_="note") if table.note else ""
+    # Reachable by keyboard, since it may be wider than the window.
+    return (
+        element(
+            "div",
+            made,
+            class_=f"scroll{' narrow' if len(table.head) == 2 else ''}",
+            role="region",
+            aria_label=table.title,
+            tabindex="0",
+        )
+        + note
+    )

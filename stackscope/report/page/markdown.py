@@ -1,0 +1,89 @@
+"""The report as Markdown, for a pull request: tables and nothing that a renderer would have to fetch."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from stackscope import __version__
+from stackscope.report.page.legend import TERMS
+from stackscope.report.page.tables import (
+    LETTERS,
+    configurations,
+    differences,
+    every,
+    happened,
+    headline,
+    latencies,
+    notes,
+    phases,
+    ran,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stackscope.report.page.gather import SessionFigures
+    from stackscope.report.page.tables import Table
+
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!$@&^])")
+"""What Markdown, or GitHub's variety of it, would take for markup, a mention or an entity."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_ADDRESS: Final = re.compile(r"(?i)\b(https?|ftp|mailto|www)(?=[:.])")
+
+
+def markdown(sessions: Sequence[SessionFigures]) -> str:
+    """The whole report."""
+    names = [session.path.name for session in sessions]
+    if len(names) > 1:
+        names = [f"{LETTERS[place]} {name}" for place, name in enumerate(names)]
+    parts = [f"# Stackscope: {plain(' · '.join(names))}"]
+    warnings = notes(sessions)
+    if warnings:
+        parts.append("\n".join(f"> - {plain(note)}" for note in warnings))
+    parts += _tables(sessions)
+    parts.append(_folded("Every metric with its formula", [_titled(table, 3) for table in every(sessions)]))
+    parts.append(_folded("Terms", ["\n".join(f"- **{plain(term)}**: {plain(told)}" for term, told in TERMS)]))
+    parts.append(f"Made by Stackscope {plain(__version__)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    yield _titled(headline(sessions), 2)
+    different = differences(sessions)
+    if different is not None:
+        yield _titled(different, 2)
+    for place, session in enumerate(sessions):
+        who = f", {LETTERS[place]}" if len(sessions) > 1 else ""
+        for table in (happened(session), configurations(session)):
+            if table is not None:
+                yield _titled(table, 2, suffix=who)
+    yield _titled(latencies(sessions), 2)
+    parts = phases(sessions)
+    if parts.rows:
+        yield _titled(parts, 2)
+    yield _titled(ran(sessions), 2)
+
+
+def _titled(table: Table, level: int, *, suffix: str = "") -> str:
+    lines = [f"{'#' * level} {plain(table.title + suffix)}", "", _line(table.head)]
+    lines.append("|" + "|".join([":--", *["--:" if not table.is_text else ":--"] * (len(table.head) - 1)]) + "|")
+    lines += [_line(row) for row in table.rows]
+    if table.note:
+        lines += ["", plain(table.note)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(plain(cell) or " " for cell in cells) + " |"
+
+
+def _folded(summary: str, content: Sequence[str]) -> str:
+    told = "\n\n".join(content)
+    return f"<details>\n<summary>{summary}</summary>\n\n{told}\n\n</details>"
+
+
+def plain(text: str) -> str:
+    """Text that stands for itself: on one line, without anything that would become markup, a link or a mention."""
+    escaped = _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))
+    return _ADDRESS.sub(lambda found: f"{found[1]}\u200b", escaped)
