@@ -27,6 +27,9 @@ AT: Final = {name: index for index, name in enumerate(PARAMETERS)}
 SYSTEMATIC: Final = 0.02
 """A measured forward is not believed to better than this, however stable it was."""
 
+BUSY: Final = 2.0
+"""So many times less sure are forwards that others on the machine disturbed."""
+
 LIKENESS: Final = 0.35
 """How much neighbouring increments of the curve differ per row, as a standard deviation relative to either."""
 
@@ -185,8 +188,8 @@ def _flops_per_cell(design: ForwardDesign) -> float:
     return flops / heads if heads else 0.0
 
 
-def calibration(design: ForwardDesign, times: Iterable[ForwardTime]) -> Data:
-    """Measured forwards as data."""
+def calibration(design: ForwardDesign, times: Iterable[ForwardTime], *, is_busy: bool = False) -> Data:
+    """Measured forwards as data. `is_busy`: others are known to have disturbed them."""
     rows: list[Floats] = []
     taken: list[float] = []
     sd: list[float] = []
@@ -195,6 +198,7 @@ def calibration(design: ForwardDesign, times: Iterable[ForwardTime]) -> Data:
             rows.append(design.row(time.spans, (Ubatch(time.rows, time.outputs),)))
             taken.append(time.ns.value)
             spread = 0.2 if time.ns.spread is None else time.ns.spread
-            sd.append(max(SYSTEMATIC, spread / 1.35 / np.sqrt(max(1, time.ns.n))))
+            own = max(SYSTEMATIC, spread / 1.35 / np.sqrt(max(1, time.ns.n)))
+            sd.append(own * (BUSY if is_busy else 1.0))
     columns = np.array(rows).reshape(len(rows), N_COLUMNS)
     return Data(by_parameter(COLUMNS, columns), np.array(taken), np.array(sd))

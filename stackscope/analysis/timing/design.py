@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 BLOCKS: Final = ("target", "draft", "sample", "host")
 """The parts: the target's forward, obtaining drafts, choosing tokens, and the rest of the loop."""
 
-_LOOK: Final = ("ngram.sequence", "ngram.token", "model.sequence", "model.token")
-"""What it takes beside the draft model's forwards to look for drafts: per decoding sequence and per drafted token."""
+_LOOK: Final = ("ngram.sequence", "ngram.token", "model.forward", "model.sequence", "model.token")
+"""What it takes beside the draft model's forwards to look for drafts: per decoding sequence and per drafted token, and
+for filling the batch of each forward and choosing from its logits."""
 _SAMPLE: Final = ("step", "output", "drafted")
 _HOST: Final = ("step", "sequence", "row")
 
@@ -91,8 +92,10 @@ class Design:
                 made[:N_COLUMNS] += self.draft.row(forward.spans, forward.passes, shape.cells)
         if speculation == "ngram" or shape.draft:
             sequences = sum([1 for _, new in shape.spans if new <= shape.drafted + 1])
-            at = N_COLUMNS + (2 if shape.draft else 0)
-            made[at], made[at + 1] = sequences, shape.drafted
+            if shape.draft:
+                made[N_COLUMNS + 2 :] = len(shape.draft), sequences, shape.drafted
+            else:
+                made[N_COLUMNS : N_COLUMNS + 2] = sequences, shape.drafted
         return made
 
 

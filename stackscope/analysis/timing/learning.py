@@ -37,7 +37,8 @@ DRAFT_EVICTED: Final = 0.6
 """The same when it would stay in the processor's cache, were it not for the target."""
 
 _USUAL: Final = {
-    "ngram.sequence": 4_000.0, "ngram.token": 500.0, "model.sequence": 4_000.0, "model.token": 6_000.0,
+    "ngram.sequence": 4_000.0, "ngram.token": 500.0,
+    "model.forward": 80_000.0, "model.sequence": 4_000.0, "model.token": 6_000.0,
     "sample.step": 5_000.0, "sample.output": 2_000.0, "sample.drafted": 1_000.0,
     "host.step": 60_000.0, "host.sequence": 12_000.0, "host.row": 300.0,
 }  # fmt: skip
@@ -71,7 +72,9 @@ def priors(
     target = believed.prior(design.target, ceilings or _rates_only(rates))
     measured = NO_DATA
     if ceilings is not None:
-        measured = believed.calibration(design.target, (*ceilings.forwards, *ceilings.contexts))
+        measured = believed.calibration(
+            design.target, (*ceilings.forwards, *ceilings.contexts), is_busy=ceilings.is_busy
+        )
     model = design.target.ledger.model
     sample = _plain("sample", {"output": 2_000.0 + _ARGMAX_NS * model.vocabulary})
     draft = _draft_prior(design, config, rates)
@@ -98,7 +101,7 @@ def _draft_prior(design: Design, config: EngineConfig, ceilings: Ceilings | None
     likeness = np.concatenate((forward.likeness, np.zeros((len(forward.likeness), len(look)))), axis=1)
     data = NO_DATA
     if ceilings is not None and is_its and ceilings.draft_forwards:
-        data = believed.calibration(design.draft, ceilings.draft_forwards)
+        data = believed.calibration(design.draft, ceilings.draft_forwards, is_busy=ceilings.is_busy)
         data = data._replace(columns=np.concatenate((data.columns, np.zeros((len(data.times), len(look)))), axis=1))
     is_evicted = is_its and ceilings is not None and bool(ceilings.draft_fits_cache) and not ceilings.fits_cache
     slower = DRAFT_EVICTED if is_evicted else DRAFT_SLOWER
