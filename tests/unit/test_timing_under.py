@@ -183,6 +183,18 @@ class TestSettings:
         assert isinstance(refusal, str)
         assert words in refusal
 
+    def test_a_starved_engine_says_nothing_of_other_threads(self) -> None:
+        """With 0.6 of two cores, one thread might well be faster than two, which wait for each other."""
+        machine = Machine()
+        fit = Fit(machine.calibrated())
+        fit.begin(CONFIG, machine.pricing)
+        fit.add([msgspec.structs.replace(s, cpu_ns=round(0.6 * 2 * s.phases.decode)) for s in machine.traffic(100)])
+        model = fit.model()
+        assert model is not None
+        refusal = model.under(msgspec.structs.replace(CONFIG, threads=1), machine.pricing._replace(threads=1))
+        assert isinstance(refusal, str)
+        assert "cores" in refusal
+
     def test_weights_of_unknown_geometry_are_refused(self) -> None:
         model = known(Machine(), None, n=50)
         assert isinstance(model.under(CONFIG, Pricing(None, None, 2)), str)

@@ -69,6 +69,8 @@ def _refusal(model: TimeModel, config: EngineConfig, pricing: Pricing) -> str | 
         return "the geometry of the other weights is not known"
     if placement(config) != placement(model.conditions):
         return "nothing was measured with the model placed like that"
+    if config.threads != model.conditions.threads and "starvation" in model.unknown:
+        return "the engine's threads do not have their cores, so that what another number of them would do is open"
     if config.speculation == "mtp":
         return "what multi-token prediction costs was never measured"
     if config.speculation == "draft" and pricing.draft is None:
@@ -113,7 +115,7 @@ def _same_draft(model: TimeModel, pricing: Pricing) -> bool:
 def _scaled(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeModel:
     """By bytes and FLOPs."""
     design = Design(config, pricing, is_gpu=model.is_gpu)
-    unknown = {name: reason for name, reason in model.unknown.items() if name != "starvation"}
+    unknown = dict(model.unknown)
     target = _target(model, design, config, unknown)
     draft = _draft(model, design, config, unknown)
     is_same = all(getattr(config, name) == getattr(model.conditions, name) for name in _OF_TARGET)
