@@ -16,6 +16,7 @@ from stackscope.commands.experiment_progress import ExperimentProgress
 from stackscope.commands.interrupts import Interrupts
 from stackscope.errors import StackscopeError, UsageError
 from stackscope.experiments import effects
+from stackscope.experiments import effects_explained as explained
 from stackscope.experiments.blocks import conduct
 from stackscope.experiments.cells import parse_factors
 from stackscope.experiments.plan import (
@@ -203,7 +204,7 @@ class _Conducted:
             raise Stopped
         plan = self._plan
         try:
-            return run_cell(
+            done = run_cell(
                 plan.config(cell),
                 plan.workload,
                 self._facts,
@@ -216,6 +217,22 @@ class _Conducted:
         except StackscopeError as error:
             error.message = f"{plan.label(cell)} in block {block + 1}: {error.message}"
             raise
+        if cell == 0 and done.recording is not None and not self._state.predictions:
+            self._predict(self._folder / done.recording)
+        return done
+
+    def _predict(self, baseline: Path) -> None:
+        """Store what the other cells are going to do, by the first run of the baseline."""
+        plan = self._plan
+        configs = {cell: plan.config(cell) for cell in plan.cells if cell != 0}
+        for cell, prediction in explained.predictions(baseline, configs, plan.config(0)).items():
+            self._state.predict(cell, prediction)
+
+    def _limits(self) -> dict[int, str]:
+        """What the namer says limits each cell, by its last recording; a cell of which it says nothing is not there."""
+        last = {run.cell: run.recording for run in self._state.runs if run.recording is not None}
+        named = {cell: explained.limits_of(self._folder / name) for cell, name in last.items()}
+        return {cell: name for cell, name in named.items() if name is not None}
 
     def _is_stopping(self) -> bool:
         return self._interrupts.received is not None
@@ -224,7 +241,8 @@ class _Conducted:
         plan, runs = self._plan, self._state.runs
         found = report.AblationReport(
             plan=plan,
-            result=effects.analyse(plan, runs),
+            result=effects.analyse(plan, runs, self._state.predictions, self._limits()),
+            predictions=self._state.predictions,
             n_runs=len(runs),
             notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
             folder=self._folder,

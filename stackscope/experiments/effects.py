@@ -15,7 +15,7 @@ from stackscope.analysis.factorial import Contrast, Weights
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.cells import names_of
 from stackscope.experiments.runs import DISTURBED_SHARE
-from stackscope.records import Estimate
+from stackscope.records import Estimate, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +56,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ratios: dict[str, Contrast]
     """Further figures relative to the baseline's, by name."""
     bottleneck: str
-    """What takes the largest part of its step time, in words."""
+    """What limits it, or else what takes the largest part of its step time, in words."""
     predicted: Estimate | None = None
     """Speed-up as predicted from the baseline alone. `None`: nothing was."""
 
@@ -108,19 +108,27 @@ class Ablation(msgspec.Struct, frozen=True, kw_only=True):
         return contrast.interval(self.nominal)
 
 
-def analyse(plan: Plan, runs: Collection[CellRun], predicted: Mapping[int, Estimate] | None = None) -> Ablation | None:
-    """The result of the blocks that are whole. `predicted`: speed-ups by cell. `None`: no block is whole."""
+def analyse(
+    plan: Plan,
+    runs: Collection[CellRun],
+    predicted: Mapping[int, Prediction] | None = None,
+    limits: Mapping[int, str] | None = None,
+) -> Ablation | None:
+    """The result of the blocks that are whole. `None`: no block is.
+
+    `predicted` by cell; `limits` is what the namer says limits a cell, where it says something.
+    """
     blocks = whole_blocks(runs, plan.cells)
     if not blocks:
         return None
-    known = {} if predicted is None else predicted
+    known = {cell: one.tokens for cell, one in (predicted or {}).items() if one.tokens is not None}
     rates = logs(blocks, plan.cells, RESPONSE)
     assert rates is not None, "a run without a rate is no run"
     shown = [run for block in blocks for run in block.values()]
     combined = _combinations(plan)
     return Ablation(
         n_blocks=len(blocks),
-        cells=tuple(_cell(plan, blocks, rates, cell, known.get(cell)) for cell in plan.cells),
+        cells=tuple(_cell(plan, blocks, rates, cell, known.get(cell), (limits or {}).get(cell)) for cell in plan.cells),
         interactions=tuple(_interaction(plan, rates, cell, len(combined), known) for cell in combined),
         confidence=factorial.CONFIDENCE,
         nominal=plan.blocks.confidence,
@@ -161,6 +169,7 @@ def _cell(
     rates: Mapping[int, Sequence[float]],
     cell: int,
     predicted: Estimate | None,
+    limit: str | None,
 ) -> Cell:
     runs = [block[cell] for block in blocks]
     weights = factorial.speed_up(cell)
@@ -176,7 +185,7 @@ def _cell(
         figures=figures,
         speed_up=None if cell == 0 else factorial.estimate(rates, weights),
         ratios=ratios,
-        bottleneck=bottleneck(figures),
+        bottleneck=bottleneck(figures) if limit is None else limit,
         predicted=predicted,
     )
 

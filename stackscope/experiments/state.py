@@ -14,6 +14,7 @@ import msgspec
 from stackscope import __version__
 from stackscope.errors import SessionFileError, UsageError
 from stackscope.experiments.plan import difference
+from stackscope.records import Prediction
 
 try:
     import fcntl
@@ -50,6 +51,13 @@ class CellRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """What was measured once beside the traffic, such as the quality of the weights."""
 
 
+class CellPrediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):
+    """What a cell was predicted to do, from the first run of the baseline."""
+
+    cell: int
+    prediction: Prediction
+
+
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     format: int
     kind: str
@@ -60,13 +68,17 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
 class StateFile:
     """An open experiment. A context manager: leaving it closes the file."""
 
-    def __init__(self, descriptor: int, path: Path, plan: dict[str, Any], runs: list[CellRun]) -> None:
+    def __init__(
+        self, descriptor: int, path: Path, plan: dict[str, Any], lines: list[CellRun | CellPrediction]
+    ) -> None:
         self._descriptor = descriptor
         self.path = path
         self.plan = plan
         """As plain JSON types."""
-        self.runs = runs
+        self.runs = [line for line in lines if isinstance(line, CellRun)]
         """Finished ones, in the order in which they ran."""
+        self.predictions = {line.cell: line.prediction for line in lines if isinstance(line, CellPrediction)}
+        """By cell. Empty: none were made yet."""
 
     @classmethod
     def open(cls, folder: Path, kind: str, plan: msgspec.Struct | None) -> Self:
@@ -94,17 +106,22 @@ class StateFile:
                 opened = cls(descriptor, path, wanted, [])
                 opened._append(_Head(format=FORMAT, kind=kind, stackscope=__version__, plan=wanted))
                 return opened
-            stored, runs = _decoded(lines, path)
+            stored, results = _decoded(lines, path)
             _check(stored, kind, wanted, path)
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(descriptor, path, stored.plan, runs)
+        return cls(descriptor, path, stored.plan, results)
 
     def add(self, run: CellRun) -> None:
         """Store a finished run; it is on the disk when this returns. Raises `SessionFileError`."""
         self._append(run)
         self.runs.append(run)
+
+    def predict(self, cell: int, prediction: Prediction) -> None:
+        """Store what a cell is predicted to do. Raises `SessionFileError`."""
+        self._append(CellPrediction(cell=cell, prediction=prediction))
+        self.predictions[cell] = prediction
 
     def _append(self, line: msgspec.Struct) -> None:
         left = memoryview(msgspec.json.encode(line) + b"\n")
@@ -136,8 +153,8 @@ def read(folder: Path) -> tuple[str, dict[str, Any], list[CellRun]]:
         raise _unusable(path, error) from error
     if not lines:
         raise SessionFileError(f"{path} has no plan.")
-    stored, runs = _decoded(lines, path)
-    return stored.kind, stored.plan, runs
+    stored, results = _decoded(lines, path)
+    return stored.kind, stored.plan, [line for line in results if isinstance(line, CellRun)]
 
 
 def _whole_lines(descriptor: int) -> list[bytes]:
@@ -151,15 +168,15 @@ def _whole_lines(descriptor: int) -> list[bytes]:
     return content[:end].split(b"\n")[:-1]
 
 
-def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[CellRun]]:
+def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[CellRun | CellPrediction]]:
     try:
         stored = msgspec.json.decode(lines[0], type=_Head)
-        runs = [msgspec.json.decode(line, type=CellRun) for line in lines[1:]]
+        results = [msgspec.json.decode(line, type=CellRun | CellPrediction) for line in lines[1:]]
     except msgspec.DecodeError as error:
         raise SessionFileError(
             f"{path} is not what an experiment left behind: {error}.", remedy="Begin anew in another folder."
         ) from None
-    return stored, runs
+    return stored, results
 
 
 def _check(stored: _Head, kind: str, wanted: dict[str, Any] | None, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -16,12 +16,13 @@ from stackscope.report.layout import columns, hang, row
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from stackscope.analysis.factorial import Contrast
     from stackscope.experiments.effects import Ablation, Cell, Interaction
     from stackscope.experiments.plan import Plan
+    from stackscope.records import Prediction
 
 RATIO_NAMES: Final = {
     "ttft_p50_ns": "TTFT p50",
@@ -44,6 +45,8 @@ class AblationReport:
     n_runs: int
     """That are stored."""
     folder: Path
+    predictions: Mapping[int, Prediction] = field(default_factory=dict)
+    """By cell, from the baseline alone."""
     notes: tuple[str, ...] = ()
     is_interrupted: bool = False
 
@@ -181,6 +184,8 @@ def _verdict(result: Ablation, plan: Plan, width: int) -> list[Text]:
 def _notes(report: AblationReport) -> list[str]:
     notes = list(report.notes)
     result, plan = report.result, report.plan
+    whys = dict.fromkeys(one.reason for one in report.predictions.values() if one.tokens is None and one.reason)
+    notes += [f"Not everything was predicted: {why}" for why in whys]
     if plan.is_quick:
         notes.append(
             f"Quick: {plan.blocks.first} blocks instead of {DEFAULT_BLOCKS} and half the requests. Intervals are about "
@@ -217,6 +222,7 @@ def document(report: AblationReport) -> dict[str, Any]:
         "confidence": None if result is None else result.confidence,
         "disturbed_runs": None if result is None else result.n_disturbed,
         "cells": [] if result is None else [_cell_document(cell, result) for cell in result.cells],
+        "predictions": {str(cell): msgspec.to_builtins(one) for cell, one in report.predictions.items()},
         "interactions": [] if result is None else [_interaction_document(one, result) for one in result.interactions],
         "verdict": [] if result is None else verdict(result, report.plan),
     }

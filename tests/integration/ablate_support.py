@@ -39,7 +39,12 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 def runs(folder: Path) -> list[tuple[int, int]]:
     """(block, cell) of the runs that are stored."""
-    return [(line["block"], line["cell"]) for line in lines(folder)[1:]]
+    return [(line["block"], line["cell"]) for line in stored(folder)]
+
+
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """The runs that are stored, whole."""
+    return [line for line in lines(folder) if line["type"] == "run"]
 
 
 def step_us(config: EngineConfig) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stackscope.session.reader import read_session
-from tests.integration.ablate_support import TRAFFIC, command, lines, runs, start
+from tests.integration.ablate_support import TRAFFIC, command, lines, runs, start, stored
 from tests.integration.cli_support import DEADLINE_S, ROOT, STACKSCOPE, until
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_every_cell_runs_once_in_every_block_and_effects_come_out(tmp_path: Path
     assert [one["names"] for one in found["interactions"]] == ["speculation × slots"]
     assert found["verdict"]
     recordings = sorted(path.name for path in tmp_path.glob("*.zst"))
-    assert recordings == sorted(line["recording"] for line in lines(tmp_path)[1:])
+    assert recordings == sorted(line["recording"] for line in stored(tmp_path))
     assert len(recordings) == 12
 
 
@@ -136,4 +136,4 @@ def test_the_real_engine_is_measured_on_the_same_requests_in_every_cell(tmp_path
 
 
 def found_recording(folder: Path, cell: int) -> str:
-    return str(next(line["recording"] for line in lines(folder)[1:] if line["cell"] == cell))
+    return str(next(line["recording"] for line in stored(folder) if line["cell"] == cell))

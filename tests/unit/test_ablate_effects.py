@@ -11,7 +11,7 @@ import pytest
 from stackscope.experiments import effects
 from stackscope.experiments.blocks import wants_block
 from stackscope.experiments.plan import Blocks
-from stackscope.records import Estimate
+from stackscope.records import Estimate, Prediction
 from stackscope.report.ablation_words import verdict
 from tests.unit.ablate_builders import CACHE, SPECULATION, WEIGHTS, plan, run, simulated
 
@@ -167,12 +167,14 @@ def test_no_whole_block_is_no_result() -> None:
 def test_predictions_stand_beside_what_was_measured() -> None:
     of = plan(WEIGHTS, SPECULATION, blocks=EIGHT)
     runs = simulated(of, truth_of(of, (1.5, 1.6), {3: 0.8}), 8, np.random.default_rng(0))
-    guessed = {1: Estimate(1.5, 1.4, 1.6), 2: Estimate(1.6, 1.5, 1.7), 3: Estimate(2.04, 1.9, 2.2)}
-    found = effects.analyse(of, runs, guessed)
+    ratios = {1: Estimate(1.5, 1.4, 1.6), 2: Estimate(1.6, 1.5, 1.7), 3: Estimate(2.04, 1.9, 2.2)}
+    guessed = {cell: Prediction(at_ns=0, changes={}, tokens=one) for cell, one in ratios.items()}
+    found = effects.analyse(of, runs, guessed, {3: "weight bandwidth 80.0 %"})
     assert found is not None
     assert found.interactions[0].predicted == pytest.approx(0.85)
     assert found.cells[3].predicted == Estimate(2.04, 1.9, 2.2)
-    del guessed[2]
+    assert [cell.bottleneck for cell in found.cells] == ["", "", "", "weight bandwidth 80.0 %"]
+    guessed[2] = Prediction(at_ns=0, changes={}, reason="nobody knows")
     partly = effects.analyse(of, runs, guessed)
     assert partly is not None
     assert partly.interactions[0].predicted is None
