@@ -156,7 +156,7 @@ def _acceptance(sessions: Sequence[SessionFigures]) -> Chart:
             for epoch in session.result.epochs
             if epoch[speculation.AcceptanceByPosition]
         ]
-        rows = by_epoch if len(by_epoch) > 1 else [("all drafts", session.result)]
+        rows = by_epoch if len(by_epoch) > 1 else [("", session.result)]
     drafts = [
         compared.Drafts(
             name=name,
@@ -166,12 +166,15 @@ def _acceptance(sessions: Sequence[SessionFigures]) -> Chart:
         )
         for place, (name, found) in enumerate(rows[: len(COLOURS)])
     ]
-    return compared.acceptance(drafts)
+    return compared.acceptance(drafts, is_wide=len(sessions) > 1)
 
 
 def _tokens_per_forward(sessions: Sequence[SessionFigures]) -> tuple[Chart, ...]:
-    lines = [[line_of(session, "tokens_per_forward", "A", COLOURS[place])] for place, session in enumerate(sessions)]
-    lead = "A: tokens that a sequence wins per forward of the target it takes part in while decoding; 1 without drafts."
+    lines = [
+        [line_of(session, "tokens_per_forward", "tokens per forward", COLOURS[place])]
+        for place, session in enumerate(sessions)
+    ]
+    lead = "What a sequence wins per forward of the target it takes part in while decoding; 1 without drafts."
     return _panels(sessions, lines, what="Tokens per forward", lead=lead, told="number", is_half=True)
 
 

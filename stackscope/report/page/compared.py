@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROW: Final = 44
 BAR: Final = 20
+ALL: Final = "all drafts"
 MOST_POSITIONS: Final = 16
 """Places of a draft that are drawn."""
 
@@ -106,13 +107,13 @@ class Drafts:
     """Of drafts that long, the share whose first j tokens were accepted."""
 
 
-def acceptance(rows: Sequence[Drafts]) -> Chart:
-    """How often the token at each place of a draft was kept."""
+def acceptance(rows: Sequence[Drafts], *, is_wide: bool) -> Chart:
+    """How often the token at each place of a draft was kept. A single row without a name has no key."""
     title = "Acceptance by position"
     rows = [row for row in rows if row.by_position]
     if not rows:
         return Chart(title=title, lead="Nothing was drafted, or this source does not say.", description="", content="")
-    frame = Frame(width=470, height=240, left=56, bottom=44)
+    frame = Frame(width=960 if is_wide else 470, height=240, left=56, bottom=44)
     n = min(max(len(row.by_position) for row in rows), MOST_POSITIONS)
     up = frame.up(1.0)
     slot = (frame.inner_right - frame.left) / n
@@ -124,7 +125,7 @@ def acceptance(rows: Sequence[Drafts]) -> Chart:
             left = frame.left + slot * (j + 0.5) + width * (place - len(rows) / 2)
             drawn += _position(row, j, share, left, width, up, is_labelled=width > 40)
         shares = ", ".join(units.percent(share) for share in row.by_position[:n])
-        told.append(f"{row.name}: {shares}")
+        told.append(f"{row.name or ALL}: {shares}")
     for j in range(n):
         x = frame.left + slot * (j + 0.5)
         drawn.append(text(units.count(j + 1), x, frame.inner_bottom + 16, text_anchor="middle", class_="tick"))
@@ -138,7 +139,7 @@ def acceptance(rows: Sequence[Drafts]) -> Chart:
         content=element("g", *drawn, class_="plot"),
         width=frame.width,
         height=frame.height,
-        key=tuple([(row.style, row.name) for row in rows]) if len(rows) > 1 else (),
+        key=tuple([(row.style, row.name) for row in rows if row.name]),
     )
 
 
@@ -146,7 +147,7 @@ def _position(
     row: Drafts, j: int, share: float, left: float, width: float, up: Scale, *, is_labelled: bool
 ) -> list[str]:
     top, base = up(share), up(0.0)
-    about = element("title", escaped(f"{row.name}, place {units.count(j + 1)}: {units.percent(share)}"))
+    about = element("title", escaped(f"{row.name or ALL}, place {units.count(j + 1)}: {units.percent(share)}"))
     drawn = [
         element("rect", about, x=left + 1, y=top, width=max(width - 2, 1.0), height=base - top,
                 class_=f"bar {row.style}")

@@ -102,16 +102,20 @@ class Frame:
             drawn.append(text(told(whole(value)), self.left - 8, y + 4, text_anchor="end"))
         return element("g", *drawn, class_="scale")
 
-    def below(self, scale: Scale, values: Sequence[float], told: Callable[[float], str], *, title: str = "") -> str:
-        """The horizontal axis: a number for each value, and what they are."""
+    def below(self, scale: Scale, values: Sequence[float], told: Callable[[float], str]) -> str:
+        """The horizontal axis: a number for each value, as far as they find room."""
         drawn = []
+        taken = float("-inf")
         for value in values:
             x = scale(value)
             drawn.append(element("line", x1=x, x2=x, y1=self.inner_bottom, y2=self.inner_bottom + 4, class_="axis"))
-            anchor = "end" if x > self.inner_right - 14 else "middle"
-            drawn.append(text(told(whole(value)), x, self.inner_bottom + 18, text_anchor=anchor))
-        if title:
-            drawn.append(text(title, (self.left + self.inner_right) / 2, self.height - 2, text_anchor="middle"))
+            label = told(whole(value))
+            is_last = x > self.inner_right - 14
+            width = len(label) * CHARACTER
+            begin = x - (width if is_last else width / 2)
+            if begin >= taken:
+                taken = begin + width + 6
+                drawn.append(text(label, x, self.inner_bottom + 18, text_anchor="end" if is_last else "middle"))
         return element("g", *drawn, class_="scale")
 
     def times(self, scale: Scale, told: Callable[[float], str]) -> str:

@@ -101,8 +101,8 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group]) -> Ite
     yield element("h2", "Figures", id="figures")
     if len(sessions) == 1:
         yield _cards(sessions[0])
-        yield element("div", element("div", _table(headline(sessions))), element("div", _table(ran(sessions))),
-                      class_="pair")  # fmt: skip
+        beside = _table(ran(sessions)), *_phases(sessions)
+        yield element("div", element("div", _table(headline(sessions))), element("div", *beside), class_="pair")
     else:
         yield _table(headline(sessions))
         found = differences(sessions)
@@ -130,12 +130,16 @@ def _beside(name: str, sessions: Sequence[SessionFigures]) -> Iterator[str]:
             for table in (happened(session), configurations(session)):
                 if table is not None:
                     yield element("h3", escaped(table.title + who)) + _table(table)
-    elif name == "anatomy":
-        table = phases(sessions)
-        if table.rows:
-            yield element("h3", escaped(table.title)) + _table(table)
+    elif name == "anatomy" and len(sessions) > 1:
+        yield from _phases(sessions)
     elif name == "latency":
         yield element("h3", "By percentile") + _table(latencies(sessions))
+
+
+def _phases(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    table = phases(sessions)
+    if table.rows:
+        yield element("h3", escaped(table.title)) + _table(table)
 
 
 def _cards(session: SessionFigures) -> str:
@@ -145,7 +149,7 @@ def _cards(session: SessionFigures) -> str:
         ("tokens out per second", quantity(result[load.OutputRate], "tokens/s")),
         ("time to first token, p95", percentile(ttft, "p95", "ns")),
         ("per output token, p50", percentile(tpot, "p50", "ns")),
-        ("A, tokens per forward", quantity(result[speculation.TokensPerForward], "tokens")),
+        ("tokens per forward", quantity(result[speculation.TokensPerForward], "tokens")),
         ("drafted tokens accepted", quantity(result[speculation.AcceptanceRate], "1")),
         ("prompt tokens spared", quantity(result[load.UsefulHitRate], "1")),
         ("slots busy", quantity(result[load.Occupancy], "1")),

@@ -40,35 +40,35 @@ class Table:
     """The cells are words, not figures."""
 
 
-FIGURES: Final[tuple[tuple[type[Metric[Any]], str], ...]] = (
-    (load.OutputRate, ""),
-    (load.InputRate, ""),
-    (load.RequestRate, ""),
-    (latency.Goodput, ""),
-    (latency.TimeToFirstToken, "p50"),
-    (latency.TimeToFirstToken, "p95"),
-    (latency.TimePerOutputToken, "p50"),
-    (latency.TimePerOutputToken, "p95"),
-    (latency.StepGap, "p95"),
-    (latency.EndToEnd, "p50"),
-    (time.StepTime, "p50"),
-    (speculation.TokensPerForward, "tokens per forward"),
-    (speculation.AcceptanceRate, "of drafted tokens"),
-    (speculation.Coverage, "of forwards"),
-    (load.UsefulHitRate, "of prompt tokens"),
-    (load.Occupancy, "of slots"),
-    (load.BatchRows, "p50"),
-    (load.KvCellsPeak, ""),
-    (cost.BytesPerToken, "per token, modelled"),
-    (cost.TargetBandwidth, "in forwards, modelled"),
-    (cost.TargetFlopRate, "in forwards, modelled"),
-    (time.CpuShare, "in forwards"),
-    (time.IdleShare, "of wall time"),
-    (counts.WallTime, ""),
-    (counts.OutputTokens, ""),
-    (counts.Preemptions, ""),
+FIGURES: Final[tuple[tuple[type[Metric[Any]], str, str], ...]] = (
+    (load.OutputRate, "", ""),
+    (load.InputRate, "", ""),
+    (load.RequestRate, "", ""),
+    (latency.Goodput, "", ""),
+    (latency.TimeToFirstToken, "p50", ""),
+    (latency.TimeToFirstToken, "p95", ""),
+    (latency.TimePerOutputToken, "p50", ""),
+    (latency.TimePerOutputToken, "p95", ""),
+    (latency.StepGap, "p95", ""),
+    (latency.EndToEnd, "p50", ""),
+    (time.StepTime, "p50", ""),
+    (speculation.TokensPerForward, "", "tokens per forward"),
+    (speculation.AcceptanceRate, "", "drafted tokens accepted"),
+    (speculation.Coverage, "", "forwards with a draft"),
+    (load.UsefulHitRate, "", "prompt tokens spared"),
+    (load.Occupancy, "", "slots busy"),
+    (load.BatchRows, "p50", "rows per forward"),
+    (load.KvCellsPeak, "", ""),
+    (cost.BytesPerToken, "", "bytes per token, modelled"),
+    (cost.TargetBandwidth, "", "bytes/s in forwards, modelled"),
+    (cost.TargetFlopRate, "", "FLOP/s in forwards, modelled"),
+    (time.CpuShare, "", "threads running in forwards"),
+    (time.IdleShare, "", "idle, of wall time"),
+    (counts.WallTime, "", ""),
+    (counts.OutputTokens, "", ""),
+    (counts.Preemptions, "", ""),
 )
-"""Metrics that are told first: of distributions which percentile, of others what makes the name clear."""
+"""Metrics that are told first: of distributions which percentile, and a name where theirs says too little here."""
 
 
 def letters(sessions: Sequence[SessionFigures]) -> tuple[str, ...]:
@@ -118,11 +118,11 @@ def _settings(config: EngineConfig) -> list[str]:
 def headline(sessions: Sequence[SessionFigures]) -> Table:
     """The figures that are asked for first."""
     rows = []
-    for metric, which in FIGURES:
+    for metric, which, clearer in FIGURES:
         values = [session.result[metric] for session in sessions]
         if metric is latency.Goodput and all(value is None for value in values):
             continue  # No limits were set: there is nothing that it could be.
-        name = f"{metric.header}{', ' if ' ' in which else ' '}{which}".strip()
+        name = f"{clearer or metric.header} {which}".strip()
         rows.append((name, *(_figure(value, which, metric.unit) for value in values)))
     note = "n is the number of values behind a percentile. A dash is not known, or not defined."
     return Table(title="Figures", head=("metric", *letters(sessions)), rows=tuple(rows), note=f"{note}{_starred(rows)}")
@@ -235,7 +235,18 @@ def configurations(session: SessionFigures) -> Table | None:
         return None
     return Table(
         title="By configuration",
-        head=("epoch", "ran", "out", "TTFT p50", "TPOT p50", "step p50", "A", "acceptance", "useful hits", "changed"),
+        head=(
+            "epoch",
+            "ran",
+            "out",
+            "TTFT p50",
+            "TPOT p50",
+            "step p50",
+            "tokens/forward",
+            "acceptance",
+            "useful hits",
+            "changed",
+        ),
         rows=tuple(rows),
         note="Each configuration with all that it was offered: where the load changed as well, the figures mix it.",
     )
