@@ -66,6 +66,8 @@ class Judged(NamedTuple):
     low: float
     high: float
     measured: float
+    noise: float = 0.0
+    """Half the 90 % interval of ln(measured): the measurement is not the truth either."""
 
     @property
     def error(self) -> float:
@@ -74,7 +76,9 @@ class Judged(NamedTuple):
 
     @property
     def is_covered(self) -> bool:
-        return self.low <= self.measured <= self.high
+        """The two intervals together allow for the difference, taken as independent."""
+        towards = self.low if self.measured < self.predicted else self.high
+        return self.error <= math.hypot(math.log(self.predicted / towards), self.noise)
 
 
 def sign_right(judged: Sequence[Judged]) -> Figure:

@@ -103,12 +103,22 @@ def _followed(kind: str, length: int) -> Scenario:
         ignore_eos=True,
     )  # fmt: skip
     return Scenario(
-        name=tau_name(kind, length) if length else "no drafts", goal="tau", stand="small", workload=workload,
+        name=tau_name(kind, length) if length else WITHOUT["ngram"], goal="tau", stand="small", workload=workload,
         settings=settings, blocks=(Block(seconds=30.0),), is_quick=length in (0, 3),
     )  # fmt: skip
 
 
+WITHOUT: Final[dict[DraftKind, str]] = {"ngram": "no drafts", "draft": "no drafts, longer"}
+"""By source, the session in which shadows guess: a hundredth of the time is theirs, which is little for a model."""
 TAU: Final = (
     _followed("ngram", 0),
+    Scenario(
+        name=WITHOUT["draft"],
+        goal="tau",
+        stand="small",
+        settings={"draft_length": 3},
+        blocks=(Block(seconds=60.0),),
+        workload=fixed("code", 96, 128, 2),
+    ),
     *(_followed(kind, length) for kind in SOURCES for length in TAU_LENGTHS),
 )

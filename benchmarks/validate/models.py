@@ -27,7 +27,7 @@ class Models:
     """Files by stand."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._gemma = gemma()
 
     def has(self, stand: Stand) -> bool:
@@ -44,13 +44,13 @@ class Models:
         return str(self._inflated()), str(self._inflated() if stand == "twins" else bundled_draft())
 
     def _inflated(self) -> Path:
-        path = self._folder / f"lab-target-{MEGABYTES:.0f}mb-f16.gguf"
+        path = self.folder / f"lab-target-{MEGABYTES:.0f}mb-f16.gguf"
         if not path.exists():
             inflate(bundled_target(), MEGABYTES, output=path)
         return path
 
     def _quantised(self) -> Path:
-        path = self._folder / f"lab-target-{MEGABYTES:.0f}mb-q8_0.gguf"
+        path = self.folder / f"lab-target-{MEGABYTES:.0f}mb-q8_0.gguf"
         if not path.exists():
             quantise(self._inflated(), "q8_0", output=path)
         return path

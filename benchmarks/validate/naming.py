@@ -163,7 +163,7 @@ def _placebos() -> list[Scenario]:
         _placebo("another that sleeps", is_quick=True, **_neighbour("lab", "compute", 0.0)),
         _placebo("never stopped", **_neighbour("lab", "stop", 0.0)),
         _placebo("delayed by nothing", **_delayed("SlowSampler", 0.0)),
-        _placebo("arrivals with room", **_arrivals(0.5)),
+        _placebo("arrivals with room", **_arrivals(0.3)),
     ]
 
 

@@ -22,8 +22,8 @@ NOT_STAGED: Final = (
 
 def printed(scored: Scored, state: State) -> str:
     """Everything that a run has to say."""
-    head = ("figure", "goal", "found", "95 %", "n", "", "simpler predictors")
-    rows = [_line(row) for row in scored.rows]
+    head = ("figure", "goal", "found", "95 %", "n", "")
+    rows = [line for row in scored.rows for line in _lines(row)]
     loud = sorted(name for name, one in state.staged.items() if one.foreign is None or one.foreign >= QUIET_SHARE)
     n = len(state.staged)
     lines = [state.machine, "", f"{n} sessions, {n - len(loud)} of them quiet" + (": NOT QUIET" if loud else ""), ""]
@@ -31,20 +31,23 @@ def printed(scored: Scored, state: State) -> str:
     return "\n".join([*lines, "", "Not staged:", *(f"- {what}" for what in NOT_STAGED)])
 
 
-def _line(row: Row) -> tuple[str, ...]:
+def _lines(row: Row) -> list[tuple[str, ...]]:
+    """A figure, and below it the same of simpler predictors."""
     met = {True: "met", False: "MISSED", None: ""}[row.is_met]
-    simpler = "; ".join(
-        f"{name} {_told(found.value, row)}{_interval(found, row, ' [', ']')}" for name, found in row.simpler
-    )
-    return (
-        row.name,
-        _goal(row),
-        _told(row.found.value, row),
-        _interval(row.found, row),
-        f"{row.found.n}",
-        met,
-        simpler,
-    )
+    below = [(f"  {name}", "", *_cells(found, row), _against(row.found, found)) for name, found in row.simpler]
+    return [(row.name, _goal(row), *_cells(row.found, row), met), *below]
+
+
+def _against(ours: Figure, theirs: Figure) -> str:
+    """Whether intervals tell ours from a simpler predictor's, which is then the worse one or the better."""
+    if None in (ours.low, ours.high, theirs.low, theirs.high):
+        return ""
+    apart = ours.high < theirs.low or ours.low > theirs.high  # type: ignore[operator]
+    return "apart" if apart else "not apart"
+
+
+def _cells(found: Figure, row: Row) -> tuple[str, str, str]:
+    return _told(found.value, row), _interval(found, row), f"{found.n}"
 
 
 def _goal(row: Row) -> str:
@@ -59,7 +62,7 @@ def _told(value: float | None, row: Row) -> str:
     return f"{value * 100:.1f} %" if row.is_share else f"{value:.3g}"
 
 
-def _interval(found: Figure, row: Row, before: str = "", after: str = "") -> str:
+def _interval(found: Figure, row: Row) -> str:
     if found.low is None or found.high is None:
         return ""
-    return f"{before}{_told(found.low, row)} to {_told(found.high, row)}{after}"
+    return f"{_told(found.low, row)} to {_told(found.high, row)}"

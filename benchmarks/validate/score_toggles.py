@@ -6,6 +6,8 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from scipy import stats
+
 from benchmarks.validate.figures import Judged
 from benchmarks.validate.reading import Knowledge
 from stackscope.analysis.whatif.baselines import BASELINES, uncalibrated_roofline
@@ -35,6 +37,8 @@ class Toggle(NamedTuple):
     settings: dict[str, Setting]
     measured: float
     """Tokens per second after ÷ before: geometric mean over visits."""
+    noise: float
+    """Half the 90 % interval of its logarithm."""
     predicted: Estimate | None
     why_not: str | None
     """Why there is no prediction."""
@@ -44,12 +48,12 @@ class Toggle(NamedTuple):
     @property
     def judged(self) -> Judged | None:
         one = self.predicted
-        return None if one is None else Judged(one.value, one.low, one.high, self.measured)
+        return None if one is None else Judged(one.value, one.low, one.high, self.measured, self.noise)
 
     def judged_by(self, name: str) -> Judged | None:
         """The same of a simpler predictor, which knows no interval. `None`: it said nothing."""
         value = self.simpler.get(name)
-        return None if value is None else Judged(value, value, value, self.measured)
+        return None if value is None else Judged(value, value, value, self.measured, self.noise)
 
     @property
     def name(self) -> str:
@@ -86,13 +90,28 @@ class Guess(NamedTuple):
 
 def toggles(recording: Recording) -> list[Toggle]:
     """Every toggle of a session with its prediction, which saw nothing of it."""
-    made = predictions(recording)
+    made, measured = predictions(recording), ratios(recording)
+    reach = _reach([visits for _, visits in measured.values()])
     found = []
-    for key, (settings, visits) in ratios(recording).items():
+    for key, (settings, visits) in measured.items():
         guess = made.get(key, Guess())
-        measured = math.exp(math.fsum(map(math.log, visits)) / len(visits))
-        found.append(Toggle(settings, measured, guess.tokens, guess.why_not, guess.simpler))
+        mean = math.exp(math.fsum(map(math.log, visits)) / len(visits))
+        noise = reach / math.sqrt(len(visits))
+        found.append(Toggle(settings, mean, noise, guess.tokens, guess.why_not, guess.simpler))
     return found
+
+
+def _reach(visits: Sequence[Sequence[float]]) -> float:
+    """Half the 90 % interval of the logarithm of one visit, from how the visits of each toggle differ; Student's t.
+
+    0 where each was visited once: nothing is known of it then.
+    """
+    freedom = sum(len(some) - 1 for some in visits)
+    if freedom < 1:
+        return 0.0
+    logs = [[math.log(one) for one in some] for some in visits]
+    squares = math.fsum((one - math.fsum(some) / len(some)) ** 2 for some in logs for one in some)
+    return float(stats.t.ppf(0.95, freedom)) * math.sqrt(squares / freedom)
 
 
 def predictions(recording: Recording) -> dict[Key, Guess]:
@@ -155,7 +174,7 @@ def multiplied(found: Sequence[Toggle], pair: Toggle) -> Judged | None:
         if key < key_of(pair.settings) and key <= left:
             product *= one.measured
             left -= key
-    return None if left else Judged(product, product, product, pair.measured)
+    return None if left else Judged(product, product, product, pair.measured, pair.noise)
 
 
 def is_pair(found: Sequence[Toggle], one: Toggle) -> bool:

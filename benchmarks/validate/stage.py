@@ -110,7 +110,10 @@ class _Play:
         self._served, self._seconds = 0, block.seconds
 
     def _follow(self, seconds: float) -> None:
-        """Read what the engine says for so long, or until its traffic is done. Raises `EngineError` when it ends or refuses something."""
+        """Read what the engine says for so long, or until its traffic is done.
+
+        Raises `EngineError` when it ends before, or refuses something.
+        """
         until = self._process.now_ns() + round(seconds * 1e9)
         while (left_ns := until - self._process.now_ns()) > 0:
             is_read = self._process.is_read

@@ -1,0 +1,50 @@
+"""The recordings of `profiles/causes`: each came from the real engine under one fault, and names its cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from benchmarks.validate.score_naming import named
+from record_causes import MOST_BYTES, chosen, file_name
+from stackscope.records import Mark
+from stackscope.session.reader import SessionReader
+
+if TYPE_CHECKING:
+    from stackscope.records import Cause
+
+FOLDER: Final = Path(__file__).parents[2] / "profiles" / "causes"
+WANTED: Final[dict[str, Cause | None]] = {name: cause for name, (_, cause) in chosen().items()}
+
+needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason="scripts/record_causes.py has not been run")
+
+
+def test_a_cause_has_a_file_and_a_healthy_engine_has_one_too() -> None:
+    assert len(WANTED) >= 16
+    assert "healthy" in WANTED
+    assert all(name == file_name(cause) for name, cause in WANTED.items())
+    assert file_name("KV and attention") == "kv-and-attention"
+
+
+@needs_recordings
+def test_all_of_them_are_there() -> None:
+    assert {path.name.removesuffix(".jsonl.zst") for path in FOLDER.iterdir()} == WANTED.keys()
+
+
+@needs_recordings
+@pytest.mark.parametrize("name", WANTED)
+def test_each_names_its_cause(name: str) -> None:
+    path = FOLDER / f"{name}.jsonl.zst"
+    records = list(SessionReader(path))
+    assert named(records).name == WANTED[name]
+    assert path.stat().st_size < MOST_BYTES
+
+
+@needs_recordings
+@pytest.mark.parametrize("name", WANTED)
+def test_none_holds_a_label(name: str) -> None:
+    records = list(SessionReader(FOLDER / f"{name}.jsonl.zst"))
+    labels = {record.label for record in records if isinstance(record, Mark)}
+    assert all(label.split(" ")[0] == "block" for label in labels)
