@@ -147,6 +147,13 @@ class TestSawTooth:
         assert width(8) < width(11)
         assert width(512) < width(1400)
 
+    def test_beyond_the_deepest_context_attention_is_less_sure(self) -> None:
+        machine = Machine()
+        model = fitted(machine, machine.traffic(800, noise=0.01), machine.calibrated(noise=0.01))
+        widths = [float(np.std(np.log(model.draws([one_row(cached)])[:, 0]))) for cached in (2_000, 20_000, 200_000)]
+        assert widths == sorted(widths)
+        assert widths[2] > 3 * widths[0]
+
 
 class TestSeparation:
     def test_one_pass_leaves_weights_and_fixed_cost_together(self) -> None:

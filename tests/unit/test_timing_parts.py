@@ -135,7 +135,7 @@ class TestDesign:
 class TestSampled:
     def _kept(self, at_ns: int) -> Kept:
         step = make_step()
-        return Kept((), times_of(step), None, at_ns, (1,), (1,), 0, ())
+        return Kept((), times_of(step), None, at_ns, (1,), (1,), 0, 0)
 
     def test_a_common_kind_does_not_push_out_rare_ones(self) -> None:
         sampled = Sampled()

@@ -180,7 +180,7 @@ class _Conditions:
                 rows=tuple([one.rows for one in shape.passes]),
                 outputs=tuple([one.outputs for one in shape.passes]),
                 deepest=max([cached for cached, _ in shape.spans]),
-                drafts=tuple([sum([new for _, new in forward.spans]) for forward in shape.draft]),
+                cells=step.kv_cells,
             ),
         )
 

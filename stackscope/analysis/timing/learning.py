@@ -129,6 +129,7 @@ def learn(given: Sequence[tuple[Prior, Data]], steps: Sequence[Kept], *, origin:
     seen = Seen(
         tuple(sorted({*seen.rows, *(one for one in set(rows) if rows.count(one) > 1)})),
         max([seen.deepest, *(kept.deepest for kept in usable)]),
+        max([seen.cells, *(kept.cells for kept in usable)]),
     )
     errors = _errors(found, usable)
     return Learned(tuple(found), seen, errors, posteriors[0].level, starved, tuple(usable), best)
@@ -181,7 +182,8 @@ def seen_by(ceilings: Ceilings | None) -> Seen:
     if ceilings is None:
         return Seen()
     rows = tuple(sorted({time.rows for time in ceilings.forwards}))
-    return Seen(rows, max([time.cached for time in ceilings.contexts], default=0))
+    deepest = max([time.cached for time in ceilings.contexts], default=0)
+    return Seen(rows, deepest, deepest)
 
 
 def learned_before(beliefs: Sequence[Belief]) -> tuple[tuple[Prior, Data], ...]:

@@ -32,7 +32,8 @@ UNSEEN_REST: Final = 0.04
 MOST_OCTAVES: Final = 3.0
 
 PER_CONTEXT: Final = 0.15
-"""How much attention may be off (ln) for each e-fold of context beyond the deepest that was measured."""
+"""How much attention may be off (ln) for each e-fold of context, or of occupied cells, beyond the most that was
+measured."""
 
 _FEW: Final = 256
 """Cached tokens that make no difference."""
@@ -50,6 +51,8 @@ class Seen(NamedTuple):
     """Rows of passes, in order."""
     deepest: int = 0
     """Most cached tokens of a sequence."""
+    cells: int = 0
+    """Most occupied cells of the cache."""
 
     def doubt(self, rows: int, *, is_blocked: bool) -> float:
         """Standard deviation (ln) of a pass of so many rows because none like it was measured; 0 when one was."""
@@ -158,8 +161,10 @@ class TimeModel:
         return total
 
     def _depth(self, shape: Shape) -> float:
+        """What attention may be off by (ln) because no such context, or no cache so full, was measured."""
         deepest = max([cached for cached, _ in shape.spans], default=0)
-        return PER_CONTEXT * max(0.0, float(np.log((deepest + _FEW) / (self.seen.deepest + _FEW))))
+        beyond = (deepest + _FEW) / (self.seen.deepest + _FEW), (shape.cells + _FEW) / (self.seen.cells + _FEW)
+        return PER_CONTEXT * max(0.0, float(np.log(max(beyond))))
 
     def interval(self, shape: Shape, n: int = 400, seed: int = 0) -> Estimate:
         """What one step of this shape takes, in nanoseconds: nine in ten such steps lie within."""

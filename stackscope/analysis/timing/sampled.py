@@ -38,8 +38,8 @@ class Kept(NamedTuple):
     """Output rows of each pass."""
     deepest: int
     """Most tokens that a sequence had cached."""
-    drafts: tuple[int, ...]
-    """Rows of each forward of the draft model."""
+    cells: int
+    """Occupied KV cells."""
 
 
 def kind_of(step: StepRecord) -> Kind:
