@@ -490,3 +490,30 @@ def report_parameters() -> list[inspect.Parameter]:
 
 report.__signature__ = inspect.Signature(report_parameters())  # type: ignore[attr-defined]
 app.command()(report)
+
+
+@app.command()
+def compare(
+    recordings: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Recordings, as `run` and `live` make them; the first is the standard.", metavar="FILE FILE…"
+        ),
+    ],
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if", help="Exit with 1 where it holds: 'tpot_p95 > +5%'. May be repeated.", metavar="CONDITION"
+        ),
+    ] = None,
+    warmup: Annotated[float, typer.Option("--warmup", help="Seconds of each session to leave out.", metavar="X")] = 0.0,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Give a verdict on sessions that are not comparable.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Hold recorded sessions against the first: by how much they differ, how sure that is, and where the time went."""
+    with reporting():
+        from stackscope.commands.compare import compare as hold
+
+        raise typer.Exit(hold(recordings, fail_if=fail_if or (), warmup_s=warmup, anyway=anyway, json=json))

@@ -152,7 +152,7 @@ def _throttling(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Conc
     quotas = [digest.machine.quota_share or 0.0 for digest in (a, b)]
     if max(quotas) >= STATE_POINTS:
         text = (
-            f"A quota of the container held the engine up: in {units.percent(quotas[0])} of the periods of {letters[0]},"
+            f"A quota of the container held the engine up in {units.percent(quotas[0])} of the periods of {letters[0]},"
             f" {units.percent(quotas[1])} of {letters[1]}."
         )
         yield Concern(kind="quota", text=text, is_barrier=abs(quotas[0] - quotas[1]) >= STATE_POINTS)
