@@ -73,7 +73,7 @@ SCENARIOS: Final = (
         stand="gemma", workload=fixed("code", 64, 96, 4), settings={"slots": 4},
     ),
     _toggles(
-        "toggles prompts", (NO_PREFIXES, SMALL_BUDGET, NO_PREFIXES | SMALL_BUDGET), stand="lab", seconds=6.0,
+        "toggles prompts", (NO_PREFIXES, SMALL_BUDGET, NO_PREFIXES | SMALL_BUDGET), stand="small",
         workload=WorkloadSpec(
             name="rag", concurrency=3, documents=2, shared_tokens=256, prompt_tokens=Length.fixed(24),
             output_tokens=Length.fixed(32), ignore_eos=True,

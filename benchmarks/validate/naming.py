@@ -64,7 +64,7 @@ def _squeezed(tokens: float) -> dict[str, Any]:
         output_tokens=Length.fixed(12), ignore_eos=True,
     )  # fmt: skip
     settings = {"slots": 2, "cache_tokens": int(tokens)}
-    return {"stand": "lab", "workload": workload, "settings": settings, "blocks": steady(FAULT_S + CALM_S)}
+    return {"stand": "small", "workload": workload, "settings": settings, "blocks": steady(FAULT_S + CALM_S)}
 
 
 def _corrupted(acceptance: float) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _idle_prefixes(tokens: float) -> dict[str, Any]:
 def _long_prompts(tokens: float) -> dict[str, Any]:
     workload = fixed("unique", int(tokens), 24, 6)
     settings = {"slots": 6, "prefix_cache": False, "token_budget": 256}
-    return {"stand": "lab", "workload": workload, "settings": settings, "blocks": steady(FAULT_S)}
+    return {"stand": "small", "workload": workload, "settings": settings, "blocks": steady(FAULT_S)}
 
 
 def _ragged(concurrency: float) -> dict[str, Any]:
