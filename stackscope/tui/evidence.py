@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.analysis.ledger import Ledger, WorkSum
+from stackscope.tui import explained
 from stackscope.tui.charts import bar, swatch
 from stackscope.tui.compose import wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, width
@@ -50,7 +51,7 @@ FLOP_PARTS: Final = {
 }  # fmt: skip
 NO_EXPLAINER: Final = (
     "This comes from the measured phase shares alone: they tell which part of a step is long, not yet why. Naming a"
-    " cause, such as bandwidth, compute or overhead, needs the explainer, which this version has not."
+    " cause, such as bandwidth, compute or overhead, needs the model's geometry and some seconds of steps."
 )
 _NAME: Final = 26
 _BAR: Final = 24
@@ -93,7 +94,10 @@ def counted(snapshot: Snapshot, steps: Sequence[StepRecord]) -> Counted | None:
 
 def evidence(snapshot: Snapshot, found: Counted | None, room: int, look: Look) -> tuple[Line, ...]:
     """Everything, in lines of at most `room` cells."""
-    lines: list[Line] = [*_verdict(snapshot, room), ()]
+    lines: list[Line] = [*_verdict(snapshot, room, look), ()]
+    if snapshot.explanation is not None:
+        for section in explained.sections(snapshot.explanation, snapshot.score, room, look):
+            lines += [*section, ()] if section else []
     lines += [*_shares(snapshot, room, look), ()]
     lines += [*_moved(snapshot, found, room, look), ()]
     lines += [*_rates(snapshot, room), ()]
@@ -105,7 +109,7 @@ def _head(text: str, note: str = "") -> Line:
     return (Span(text, "headline"), Span(f"  {note}", "label"))
 
 
-def _verdict(snapshot: Snapshot, room: int) -> list[Line]:
+def _verdict(snapshot: Snapshot, room: int, look: Look) -> list[Line]:
     verdict = snapshot.verdict
     lines: list[Line] = []
     if verdict.name is None:
@@ -116,7 +120,9 @@ def _verdict(snapshot: Snapshot, room: int) -> list[Line]:
         share = "" if verdict.share is None else f"  {units.percent(verdict.share)} of wall time"
         lines.append((*_head(printable(verdict.name)), Span(share, "value"), Span(f"  {since}{before}", "label")))
         lines += wrapped(_sentence(verdict), room, "")
-        if verdict.rejected:
+        if snapshot.explanation is not None and verdict.basis == "explainer":
+            lines += explained.cause(snapshot.explanation, room, look)
+        elif verdict.rejected:
             lines += wrapped(f"Not: {'; '.join(map(printable, verdict.rejected))}.", room)
     if verdict.basis == "phases":
         lines += wrapped(NO_EXPLAINER, room, "warning")
@@ -290,8 +296,11 @@ def _unknown(snapshot: Snapshot, found: Counted | None, room: int, look: Look) -
         if not snapshot.hardware.gpus:
             missing.append("Bytes as the hardware counted them: only GPUs with such counters tell that.")
         missing += [f"{name}: {why}." for name, why in list(snapshot.hardware.unknown.items())[:4]]
-    if snapshot.verdict.basis != "explainer":
-        missing.append("What each change would bring: predictions come with the explainer.")
+    if snapshot.explanation is not None:
+        missing += explained.unknown(snapshot.explanation)
+    elif snapshot.verdict.basis != "explainer":
+        missing.append("What each change would bring: nobody predicts here.")
+    missing += [f"Bytes and operations leave out {what}." for what in snapshot.not_modelled]
     lines: list[Line] = [_head("What is not known")]
     for text in missing:
         first, *rest = wrapped(printable(text), room - 2, "")

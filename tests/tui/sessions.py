@@ -13,12 +13,15 @@ from stackscope.analysis.live.snapshot import (
     Latency,
     Levels,
     Point,
+    Ratio,
     RequestView,
     Snapshot,
     Suggestion,
     Verdict,
     Window,
 )
+from stackscope.analysis.scorecard import Outcome, Score, score_of
+from stackscope.records import Estimate
 from stackscope.toggles import EngineConfig
 from tests.tui.figures import (
     BANDWIDTH_CEILING,
@@ -72,6 +75,20 @@ def make_requests() -> tuple[RequestView, ...]:
             drafted=210, accepted=99, age_ns=2_150_000_000, finished="length",
         ),
     )  # fmt: skip
+
+
+def score_of_events(events: tuple[Event, ...]) -> Score:
+    """What the predictions of these events are worth."""
+    return score_of(
+        Outcome(at_ns=event.at_ns, changes=event.changes, predicted=estimate(event.predicted),
+                measured=estimate(event.effect.tokens))
+        for event in reversed(events)
+        if event.predicted is not None and event.effect is not None and event.effect.tokens is not None
+    )  # fmt: skip
+
+
+def estimate(of: Ratio) -> Estimate:
+    return Estimate(of.value, of.low, of.high)
 
 
 def make_events() -> tuple[Event, ...]:
@@ -146,6 +163,7 @@ def running() -> Snapshot:
         levels=Levels(queue=1, slots_busy=4, slots=4, kv_cells=9_211, resident_blocks=388, resident_paths=21,
                       shared_blocks=24, held_bytes=71_000_000, missed_at=118),
         latency=make_latency(), history=make_history(), requests=make_requests(), events=make_events(),
+        score=score_of_events(make_events()),
         hardware=without_gpu(),
         verdict=Verdict(
             basis="phases", name="Decode forward", share=0.69, since_ns=SPECULATION_NS, previous="Prefill",
@@ -192,7 +210,7 @@ def baseline() -> Snapshot:
                       shared_blocks=0, held_bytes=0),
         latency=make_latency(ttft=make_spread(388.0, n=17), tpot=make_spread(12.1, n=17),
                              e2e=make_spread(2_100.0, n=17)),
-        history=History(bin_ns=BIN_NS, points=baseline_points()), events=(), compute_ceiling=COMPUTE_CEILING,
+        history=History(bin_ns=BIN_NS, points=baseline_points()), events=(), score=None, compute_ceiling=COMPUTE_CEILING,
         bandwidth_ceiling=BANDWIDTH_CEILING,
         requests=tuple(msgspec.structs.replace(r, phase="decode", drafted=0, accepted=0, hit_tokens=0)
                        for r in make_requests()[:2]),
@@ -223,7 +241,7 @@ def settling() -> Snapshot:
     )  # fmt: skip
     return msgspec.structs.replace(
         calibrated(), state="settling", epoch=5, config=make_config(kv_type_k="q8_0", kv_type_v="q8_0"),
-        events=(switch, speculation, *make_events()[1:]),
+        events=(switch, speculation, *make_events()[1:]), score=score_of_events(make_events()[1:]),
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def test_bandwidth_says_that_there_is_no_gpu_to_measure_it() -> None:
 
 def test_percentiles_of_too_few_values_are_in_brackets() -> None:
     few = msgspec.structs.replace(running(), latency=Latency(ttft=make_spread(388.0, n=17)))
-    assert "TTFT p50 388 p95 (621 ms)" in words("throughput", few, 58, 4)
+    assert "TTFT p50 388 ms p95 (621 ms)" in words("throughput", few, 58, 4)
     table = words("throughput", few, 58, 12)
     assert "TTFT 388 ms (621 ms) (854 ms) 17" in table
     many = msgspec.structs.replace(running(), latency=Latency(ttft=make_spread(388.0, n=170)))

@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, Explainer
-from stackscope.analysis.live.view import LiveView
-from stackscope.engine.allowances import Allowances
 from stackscope.pipeline import time_ns
 from stackscope.records import ConfigEvent, Header, Prediction, StepRecord, TrafficEvent
-from stackscope.session.reader import SessionReader
+from tests.explained_story import SECOND, explainer, seen, story
 from tests.unit.record_builders import make_header
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
-    from stackscope.records import AnyRecord
-
-STORY: Final = Path(__file__).parents[2] / "profiles" / "story.jsonl.zst"
-"""Of the real engine: one request, then speculation, then eight requests, then none, then a quantised KV cache."""
-SECOND: Final = 1_000_000_000
-
-
-@cache
-def story() -> tuple[AnyRecord, ...]:
-    return tuple(SessionReader(STORY))
-
-
-def explainer() -> Explainer:
-    return Explainer(rules=Allowances(2), cpu_ns=lambda: 0)
-
-
-@cache
-def seen() -> tuple[Snapshot, ...]:
-    """Snapshots of the story, twice a second of its time."""
-    view = LiveView(explainer=explainer())
-    snapshots, next_ns = [], 0
-    for record in story():
-        view.write(record)
-        at_ns = 0 if isinstance(record, Header) else time_ns(record) or 0
-        if at_ns >= next_ns:
-            snapshots.append(view.snapshot(at_ns))
-            next_ns = at_ns + SECOND // 2
-    return tuple(snapshots)
+    from stackscope.toggles import Setting
 
 
 def names(snapshots: tuple[Snapshot, ...]) -> list[str]:
@@ -95,7 +64,7 @@ def test_what_is_suggested_can_be_told_from_nothing() -> None:
 
 def test_it_is_predicted_once_steps_have_run() -> None:
     one = explainer()
-    changes = {"speculation": "draft", "draft_length": 4}
+    changes: dict[str, Setting] = {"speculation": "draft", "draft_length": 4}
     one.write(make_header())
     assert one.predict(changes, 1) is None
     for record in story():

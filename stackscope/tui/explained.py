@@ -1,0 +1,287 @@
+"""What the explainer has to say, as lines: the cause and its evidence, what each change would bring, and the score."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from stackscope import units
+from stackscope.tui.charts import bar
+from stackscope.tui.compose import quantity, shortened, wrapped
+from stackscope.tui.lines import Line, Span, fitted, printable, width
+from stackscope.tui.wording import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stackscope.analysis.explainer import Explanation
+    from stackscope.analysis.scorecard import Outcome, Score
+    from stackscope.analysis.whatif.ranking import Ranked, Ranking
+    from stackscope.records import Estimate, Finding
+    from stackscope.tui.look import Look
+
+MOST_CHANGES: Final = 14
+"""Rows of the table of changes."""
+MOST_OUTCOMES: Final = 6
+LEAST_SHARE: Final = 0.005
+_NUMBER: Final = re.compile(r"\d+ tokens?")
+_CAUSE: Final = 30
+_BAR: Final = 24
+_CHANGE: Final = 30
+_TOKENS: Final = 24
+_OTHER: Final = 9
+_LIMIT: Final = 22
+_WIDE: Final = _CHANGE + _TOKENS + 3 * _OTHER + _LIMIT
+"""Cells from which on all columns of the table of changes are there."""
+
+
+def cause(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """The finding behind the name: evidence, bound, what would prove it wrong."""
+    finding = explanation.naming.finding
+    lines: list[Line] = []
+    if finding is not None:
+        for text in finding.evidence:
+            lines += _point(text, room, look)
+        if finding.counterfactual:
+            lines += wrapped(_sentence(finding.counterfactual), room, "")
+        if finding.falsifier:
+            lines += _labelled("It is wrong if", finding.falsifier, room)
+    for note in explanation.naming.notes:
+        lines += wrapped(_sentence(note), room, "warning")
+    return lines
+
+
+def shares(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """Wall time by cause; it sums to the whole, what is not explained included."""
+    naming = explanation.naming
+    if not naming.shares:
+        return []
+    lines: list[Line] = [_head("What takes the time", "by cause; all of it, with what is not explained")]
+    cells = max(min(_BAR, room - _CAUSE - 10), 0)
+    for name, share in naming.shares:
+        if share < LEAST_SHARE:
+            continue
+        style = "unknown" if name == "unexplained" else "chart"
+        lines.append(
+            (Span(f"{printable(name):<{_CAUSE}}"), Span(f"{units.percent(share):>8}  ", "value"),
+             *bar(share, cells, look, style))
+        )  # fmt: skip
+    return lines
+
+
+def rejected(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """The other causes, each with why it is not named."""
+    findings = explanation.naming.rejected
+    if not findings:
+        return []
+    lines: list[Line] = [_head("What it is not, and why")]
+    for finding in findings:
+        lines += _point(f"{finding.cause}: {_why_not(finding)}", room, look)
+    return lines
+
+
+def _why_not(finding: Finding) -> str:
+    if finding.against is not None:
+        return finding.against
+    share = "" if finding.share is None else f" ({units.percent(finding.share)})"
+    return f"{finding.claim}: less than what is named{share}" if finding.claim else f"takes less{share}"
+
+
+def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """What each change would bring, the best first; then pairs, contradictions, and what cannot be predicted."""
+    ranking = explanation.ranking
+    head = _head("What each change would bring", "tokens/s with its 90 % interval")
+    if ranking is None:
+        return [head, *wrapped(_sentence(explanation.why_no_ranking), room)]
+    lines: list[Line] = [head]
+    told = [*ranking.recommended, *_others(ranking)][:MOST_CHANGES]
+    if told:
+        lines.append(_columns(room))
+        for one in told:
+            lines += _row(one, room, look)
+    else:
+        lines += wrapped("Nothing can be predicted yet.", room)
+    for sentence in ranking.contradictions:
+        lines += _point(sentence, room, look)
+    lines += _unpredicted(ranking, room, look)
+    return lines
+
+
+def _others(ranking: Ranking) -> list[Ranked]:
+    """The best of what is not recommended, one for each family, losses included: they are worth knowing too."""
+    chosen = {id(one) for one in ranking.recommended}
+    families: set[str] = set()
+    found = []
+    for one in ranking.singles:
+        if one.gain is None or id(one) in chosen:
+            continue
+        if one.candidate.family not in families:
+            families.add(one.candidate.family)
+            found.append(one)
+    return found
+
+
+def _columns(room: int) -> Line:
+    text = f"{'':{_CHANGE}}{'tokens/s':<{_TOKENS}}"
+    if room >= _WIDE:
+        text += f"{'TTFT':>{_OTHER}}{'gap':>{_OTHER}}{'memory':>{_OTHER}}  then limits"
+    return (Span(text, "label"),)
+
+
+def _row(one: Ranked, room: int, look: Look) -> list[Line]:
+    """A change with its figures, and beneath it the reason."""
+    prediction = one.prediction
+    style = "" if not one.is_recommended else "good"
+    mark = look.pointer if one.is_recommended else " "
+    name = fitted(shortened(((Span(f"{mark} {printable(one.label)}", style)),), _CHANGE - 1, look.ellipsis), _CHANGE)
+    line: Line = (*name, *fitted(_change(prediction.tokens), _TOKENS))
+    if room >= _WIDE:
+        line = (
+            *line, *_flush(_plain(prediction.ttft)), *_flush(_plain(prediction.step_gap)),
+            *_flush(_memory(prediction.memory_bytes)), Span(f"  {prediction.bottleneck or units.UNKNOWN}", "label"),
+        )  # fmt: skip
+    told = wrapped(prediction.reason, room - 4)
+    return [line, *((Span("    "), *text) for text in told)]
+
+
+def _change(ratio: Estimate | None) -> Line:
+    if ratio is None:
+        return quantity(units.UNKNOWN)
+    return quantity(units.change(ratio.value - 1, ratio.low - 1, ratio.high - 1))
+
+
+def _plain(ratio: Estimate | None) -> str:
+    return units.change(None if ratio is None else ratio.value - 1)
+
+
+def _memory(change: int | None) -> str:
+    if change is None:
+        return units.UNKNOWN
+    return "0" if change == 0 else f"{'+' if change > 0 else '-'}{units.data_size(abs(change))}"
+
+
+def _flush(text: str) -> Line:
+    return (Span(" " * max(_OTHER - len(text), 0)), *quantity(text))
+
+
+def _unpredicted(ranking: Ranking, room: int, look: Look) -> list[Line]:
+    """What cannot be predicted, by the reason."""
+    reasons: dict[str, list[Ranked]] = {}
+    for one in ranking.singles:
+        if one.gain is None:
+            reasons.setdefault(_NUMBER.sub("", one.prediction.reason), []).append(one)
+    lines: list[Line] = []
+    for alike in reasons.values():
+        more = f", and {units.counted(len(alike) - 1, 'change')} more" if len(alike) > 1 else ""
+        lines += _point(f"Not predicted: {alike[0].label}{more}. {alike[0].prediction.reason}", room, look)
+    return lines
+
+
+def break_evens(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """Where something begins to lose."""
+    found = () if explanation.ranking is None else explanation.ranking.break_evens
+    if not found:
+        return []
+    lines: list[Line] = [_head("Where it turns")]
+    for one in found:
+        value = one.value
+        told = one.sentence
+        if value is not None and value.high > value.low:
+            shown = units.percent if one.kind == "acceptance" else units.number
+            told += f" Nine times in ten it lies within [{shown(value.low)}, {shown(value.high)}]."
+        lines += _point(told, room, look)
+    return lines
+
+
+def drafts(explanation: Explanation, room: int) -> list[Line]:
+    """How drafts of each source and length do, whether they run or are only shadowed."""
+    if not explanation.drafts:
+        return []
+    lines: list[Line] = [_head("Drafts", "made, or shadowed while they are off; each length by itself")]
+    lines.append((Span(f"{'source':<10}{'length':>7}{'tokens/forward':>24}{'accepted':>12}{'coverage':>10}", "label"),))
+    for one in explanation.drafts:
+        tokens = one.tokens_per_round
+        told = f"{units.number(tokens.value)} [{units.number(tokens.low)}, {units.number(tokens.high)}]"
+        accepted = units.percent(None if one.acceptance is None else one.acceptance.value)
+        line: Line = (
+            Span(f"{'n-gram' if one.source == 'ngram' else 'model':<10}{one.length:>7}"), Span(f"{told:>24}", "value"),
+            Span(f"{accepted:>12}{units.percent(one.coverage.value):>10}"),
+        )  # fmt: skip
+        if room - width(line) >= 22:
+            line = (*line, Span(f"  of {units.count(one.drafted)} drafted", "label"))
+        lines.append(line)
+    return lines
+
+
+def score(found: Score | None, room: int, look: Look) -> list[Line]:
+    """How well this session's predictions did."""
+    if found is None or not found.outcomes:
+        return []
+    lines: list[Line] = [_head("Score of the predictions"), *wrapped(found.sentence, room, "")]
+    for outcome in list(found.outcomes)[-MOST_OUTCOMES:][::-1]:
+        lines += _outcome(outcome, room, look)
+    return lines
+
+
+def _outcome(outcome: Outcome, room: int, look: Look) -> list[Line]:
+    told = [f"{units.clock(outcome.at_ns)}  {changed(outcome.changes, look)}:"]
+    predicted, measured = outcome.predicted, outcome.measured
+    told.append(f"predicted {units.change(None if predicted is None else predicted.value - 1)},")
+    told.append(f"measured {units.change(None if measured is None else measured.value - 1)}")
+    if outcome.why is not None:
+        told.append(f"({outcome.why})")
+    elif outcome.is_covered is not None:
+        told.append("(as predicted)" if outcome.is_covered else "(outside the interval)")
+    return _point(" ".join(told), room, look)
+
+
+def time_model(explanation: Explanation, room: int) -> list[Line]:
+    """What the predictions rest on."""
+    if explanation.residual is None:
+        return []
+    source = "calibrated on this machine" if explanation.is_calibrated else "learned from this session's steps alone"
+    text = f"{source}; single steps stray from it by {units.percent(explanation.residual)}"
+    lines: list[Line] = [_head("Time model", text if room >= len(text) + 12 else source)]
+    parts = [(name, ns) for name, ns in explanation.terms if ns > 0]
+    if parts:
+        told = ", ".join(f"{name} {units.duration(ns)}" for name, ns in parts)
+        lines += wrapped(f"A mean step on a calm machine: {told}.", room, "")
+    if not explanation.is_calibrated:
+        lines += wrapped("stackscope calibrate measures what this machine can do, in ten seconds.", room)
+    return lines
+
+
+def unknown(explanation: Explanation) -> Iterator[str]:
+    """What the time model cannot tell, in sentences."""
+    for name, why in explanation.unknown.items():
+        yield f"Of the time model, {name}: {why}."
+
+
+def _labelled(label: str, text: str, room: int) -> list[Line]:
+    first, *rest = wrapped(_sentence(text), room - len(label) - 2, "") or ((),)
+    return [(Span(f"{label}: ", "label"), *first), *((Span(" " * (len(label) + 2)), *line) for line in rest)]
+
+
+def _point(text: str, room: int, look: Look) -> list[Line]:
+    first, *rest = wrapped(printable(text), room - 2, "") or ((),)
+    return [(Span(f"{look.dot} ", "label"), *first), *((Span("  "), *line) for line in rest)]
+
+
+def _head(text: str, note: str = "") -> Line:
+    return (Span(text, "headline"), Span(f"  {note}", "label"))
+
+
+def _sentence(text: str) -> str:
+    text = printable(text).rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def sections(explanation: Explanation, found: Score | None, room: int, look: Look) -> Iterable[list[Line]]:
+    """Everything that follows the verdict, in its order; what is not known is left out."""
+    yield shares(explanation, room, look)
+    yield changes(explanation, room, look)
+    yield break_evens(explanation, room, look)
+    yield score(found, room, look)
+    yield drafts(explanation, room)
+    yield time_model(explanation, room)
+    yield rejected(explanation, room, look)

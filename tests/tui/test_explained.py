@@ -1,0 +1,95 @@
+"""What the explainer says, as lines: of a recorded session, whole, and within any width."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.scorecard import Outcome, score_of
+from stackscope.records import Estimate
+from stackscope.tui import explained
+from stackscope.tui.evidence import evidence
+from stackscope.tui.lines import plain, spelled, width
+from stackscope.tui.look import ASCII, UNICODE
+from stackscope.tui.pane import Context, Size
+from stackscope.tui.panes import PANES
+from stackscope.tui.panes.events import EventsPane
+from tests.explained_story import SECOND, seen
+
+if TYPE_CHECKING:
+    from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.toggles import Setting
+
+
+def context_of(snapshot: Snapshot) -> Context:
+    return Context(snapshot=snapshot, size=Size(118, 6), look=UNICODE)
+
+
+def text(snapshot: Snapshot, room: int = 118) -> str:
+    return "\n".join(plain(line) for line in evidence(snapshot, None, room, UNICODE))
+
+
+def named(name: str) -> Snapshot:
+    return next(snapshot for snapshot in seen() if snapshot.verdict.name == name)
+
+
+@pytest.mark.parametrize("room", [40, 78, 118, 132])
+def test_everything_keeps_to_the_room(room: int) -> None:
+    for snapshot in seen()[::20]:
+        for look in (UNICODE, ASCII):
+            assert max(width(spelled(line, look)) for line in evidence(snapshot, None, room, look)) <= room
+
+
+def test_a_cause_comes_with_evidence_bound_and_falsifier() -> None:
+    shown = text(named("low acceptance"))
+    assert "tokens per forward" in shown
+    assert "needed to break even" in shown
+    assert "Without it a step would take" in shown
+    assert "It is wrong if: Without speculation tokens do not come faster." in shown
+    assert "What it is not, and why" in shown
+
+
+def test_all_of_the_time_is_accounted_for() -> None:
+    shown = text(named("weight bandwidth"))
+    assert "What takes the time" in shown
+    assert "weight bandwidth" in shown
+
+
+def test_changes_come_with_their_reasons_and_what_is_not_known_with_its() -> None:
+    shown = " ".join(text(seen()[-1]).split())
+    assert "What each change would bring" in shown
+    assert "prefix cache off" in shown
+    assert "changes more." in shown
+    assert "neither made nor shadowed here" in shown
+    assert "Where it turns" in shown
+
+
+def test_without_a_ranking_it_says_why() -> None:
+    shown = "\n".join(plain(line) for line in explained.changes(Explanation(), 80, UNICODE))
+    assert "No step has run yet." in shown
+
+
+def test_the_score_names_what_counts_and_what_does_not() -> None:
+    changes: dict[str, tuple[Setting, Setting]] = {"draft_length": (3, 5)}
+    good = Outcome(
+        at_ns=61 * SECOND, changes=changes, predicted=Estimate(1.3, 1.2, 1.4), measured=Estimate(1.28, 1.2, 1.36)
+    )
+    bad = msgspec.structs.replace(good, measured=Estimate(0.7, 0.68, 0.72))
+    apart = msgspec.structs.replace(good, predicted=None, why="it was not predicted")
+    score = score_of([apart, bad, good])
+    shown = "\n".join(plain(line) for line in explained.score(score, 118, UNICODE))
+    assert "1 of 2 signs right" in shown
+    assert "1:01 draft length 3 → 5: predicted +30 %, measured +28 % (as predicted)" in shown
+    assert "measured -30 % (outside the interval)" in shown
+    assert "(it was not predicted)" in shown
+    pane = EventsPane().drawn(context_of(msgspec.structs.replace(seen()[-1], score=score)))
+    assert "1 of 2 signs right, median error" in plain(pane.notes[0])
+
+
+def test_the_verdict_pane_says_when_nothing_is_put_forward() -> None:
+    snapshot = next(s for s in seen() if s.verdict.name and not s.verdict.next and s.explanation.ranking)  # type: ignore[union-attr]
+    shown = "\n".join(plain(line) for line in PANES["verdict"].drawn(context_of(snapshot)).lines)
+    assert "nothing is predicted to gain beyond doubt" in shown
