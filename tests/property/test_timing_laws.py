@@ -17,12 +17,13 @@ from stackscope.analysis.timing.curves import INCREMENTS, KNOTS, Curve, incremen
 from stackscope.analysis.timing.fit import Fit
 from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.timing.terms import TERMS, Terms
-from stackscope.records import LayerSummary, Ubatch
-from tests.unit.record_builders import make_model
+from stackscope.records import LayerSummary, Phases, SlotWork, Ubatch
+from tests.unit.record_builders import make_model, make_step
 from tests.unit.timing_machines import CONFIG, Machine, quantised
 
 if TYPE_CHECKING:
     from stackscope.analysis.timing.model import TimeModel
+    from stackscope.records import StepRecord
 
 _FULL = LayerSummary(heads=8, kv_heads=2, key_length=64, value_length=64)
 _WINDOWED = msgspec.structs.replace(_FULL, window=512)
@@ -152,3 +153,39 @@ def test_columns_of_a_curve_add_up_to_its_rows(rows: int, is_blocked: bool) -> N
 def test_knots_are_whole_blocks() -> None:
     assert all(knot % 4 == 0 for knot in KNOTS)
     assert list(KNOTS) == sorted(KNOTS)
+
+
+@st.composite
+def strange_steps(draw: st.DrawFn) -> list[StepRecord]:
+    """Steps that no machine makes: any times, any counts, none of it consistent."""
+    times = st.one_of(st.integers(0, 10), st.integers(10**5, 10**8), st.just(10**15))
+    slots = st.builds(
+        SlotWork, request=st.just(0), slot=st.just(0), phase=st.just("decode"), new=st.integers(1, 600),
+        cached=st.integers(0, 10**6), drafted=st.integers(0, 4), outputs=st.integers(0, 9),
+    )  # fmt: skip
+    steps = []
+    for n in range(draw(st.integers(1, 30))):
+        work = tuple(draw(st.lists(slots, max_size=4)))
+        phases = Phases(decode=draw(times), sample=draw(times), other=draw(times), draft=draw(times))
+        cpu_ns = draw(st.one_of(st.none(), times))
+        steps.append(make_step(n, work=work, phases=phases, cpu_ns=cpu_ns, kv_cells=draw(st.integers(0, 10**6))))
+    return steps
+
+
+@given(strange_steps(), st.booleans(), shapes())
+@settings(deadline=None, max_examples=60)
+def test_whatever_comes_the_model_is_finite(steps: list[StepRecord], is_calibrated: bool, shape: Shape) -> None:
+    machine = Machine()
+    fit = Fit(machine.calibrated() if is_calibrated else None)
+    fit.begin(CONFIG, machine.pricing)
+    fit.add(steps)
+    model = fit.model()
+    if model is None:
+        assert not is_calibrated
+        assert not any(step.work for step in steps)
+        return
+    assert np.isfinite(model.terms(shape)).all()
+    assert np.isfinite(model.draws([shape], n=20)).all()
+    interval = model.interval(shape)
+    assert 0.0 <= interval.low <= interval.high < float("inf")
+    assert 0.0 < model.residual < float("inf")
