@@ -6,18 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchmarks.validate.figures import HEALTHY, Named
-from benchmarks.validate.reading import Knowledge, divided
 from benchmarks.validate.scenarios import NATURAL
-from stackscope.analysis.diagnosis.gather import Gatherer
-from stackscope.analysis.diagnosis.naming import Namer
-from stackscope.pipeline import time_ns
+from stackscope.analysis.diagnosis.follower import namings
+from stackscope.records import StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.validate.reading import Recording
     from benchmarks.validate.scenarios import Scenario
-    from stackscope.records import AnyRecord, Cause, StepRecord
+    from stackscope.records import AnyRecord, Cause
 
 LOOK_NS: Final = 500_000_000
 """How often the live screen asks."""
@@ -34,24 +32,12 @@ class Verdict(NamedTuple):
 
 def named(records: Sequence[AnyRecord]) -> Verdict:
     """The name that stood longest in the last seconds of a recording, which is all that is looked at."""
-    recording = divided(list(records))
-    knowledge, gatherer, namer = Knowledge(recording.header), Gatherer(), Namer()
-    ends_ns = max((step.end_ns for stretch in recording.stretches for step in stretch.steps), default=0)
-    due_ns = LOOK_NS
-    names: Counter[Cause | None] = Counter()
-    shares: dict[Cause | None, float | None] = {}
-    for record in records:
-        at_ns = time_ns(record)
-        while at_ns is not None and at_ns >= due_ns:
-            found = namer.update(gatherer.evidence(due_ns, knowledge.fit.model()))
-            if ends_ns - JUDGED_NS <= due_ns <= ends_ns:
-                names[found.name] += 1
-                shares[found.name] = found.share
-            due_ns += LOOK_NS
-        gatherer.write(record)
-        knowledge.write(record)
-    name = names.most_common(1)[0][0] if names else None
-    return Verdict(name, shares.get(name))
+    ends_ns = max((record.end_ns for record in records if isinstance(record, StepRecord)), default=0)
+    late = [one for one in namings(records, LOOK_NS) if ends_ns - JUDGED_NS <= one.at_ns <= ends_ns]
+    if not late:
+        return Verdict(None, None)
+    name = Counter(one.name for one in late).most_common(1)[0][0]
+    return Verdict(name, next(one.share for one in reversed(late) if one.name == name))
 
 
 def judged(scenario: Scenario, name: Cause | None) -> Named:
