@@ -210,8 +210,8 @@ def baseline() -> Snapshot:
                       shared_blocks=0, held_bytes=0),
         latency=make_latency(ttft=make_spread(388.0, n=17), tpot=make_spread(12.1, n=17),
                              e2e=make_spread(2_100.0, n=17)),
-        history=History(bin_ns=BIN_NS, points=baseline_points()), events=(), score=None, compute_ceiling=COMPUTE_CEILING,
-        bandwidth_ceiling=BANDWIDTH_CEILING,
+        history=History(bin_ns=BIN_NS, points=baseline_points()), events=(), score=None,
+        compute_ceiling=COMPUTE_CEILING, bandwidth_ceiling=BANDWIDTH_CEILING,
         requests=tuple(msgspec.structs.replace(r, phase="decode", drafted=0, accepted=0, hit_tokens=0)
                        for r in make_requests()[:2]),
         verdict=Verdict(basis="phases", name="Decode forward", share=0.8, since_ns=3 * SECOND,
