@@ -139,7 +139,7 @@ def _change(one: Compared) -> str:
 
 def _standing(one: Compared) -> str:
     if one.ratio is not None:
-        return STANDINGS[one.standing]
+        return "same" if one.ratio.low == one.ratio.high == 1.0 else STANDINGS[one.standing]
     return "too few" if one.why is not None and one.why.startswith("too few") else ""
 
 

@@ -138,7 +138,11 @@ RATES: Final[tuple[Rate, ...]] = (
         base="forwards", formula="Σ rows of the target's forwards ÷ those forwards",
     ),
     Rate(
-        name="host_share", header="host share", unit="1", better="less", amounts=HOST_PHASES, base="busy",
+        name="step_mean", header="step, mean", unit="ns", better="neither", amounts=("busy",), base="steps",
+        formula="Σ step time ÷ steps",
+    ),
+    Rate(
+        name="host_share", header="host share", unit="1", better="neither", amounts=HOST_PHASES, base="busy",
         formula="Σ phases but draft and decode ÷ Σ step time",
     ),
     _rate(time.CpuShare, "cpu", "threads", "more"),
@@ -170,7 +174,6 @@ ALL_PERCENTILES: Final = tuple(_percentile(metric, p) for metric in DISTRIBUTION
 FIGURES: Final[tuple[Figure, ...]] = (
     TOKENS,
     *(one for one in ALL_PERCENTILES if one.percentile in SHOWN_PERCENTILES and one.metric in DISTRIBUTIONS[:4]),
-    *(one for one in ALL_PERCENTILES if one.percentile == 50 and one.metric is time.StepTime),
     *RATES[1:],
     *LEVELS,
 )

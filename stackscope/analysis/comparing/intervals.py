@@ -10,7 +10,8 @@
 
 *Percentiles* are compared by resampling requests: BCa (Efron, *JASA* 82, 1987; scipy's) where each has one value and
 there are few; else, and where a request has many values, the share of values below the percentile is estimated with its
-error over requests, and the interval of the share is read off the distribution (Woodruff, *JASA* 47, 1952).
+error over requests, and the interval of the share is read off the distribution (Woodruff, *JASA* 47, 1952). Where both
+served the same requests, a request is drawn in both or in neither.
 A percentile has an interval from `LEAST_BEYOND` values beyond it on: with fewer, no resampling reaches far enough.
 """
 
@@ -41,6 +42,9 @@ LEAST_BEYOND: Final = 2.5
 FEWER_REQUESTS: Final = 6
 """Where each request has many values, so many times fewer requests will do. Simulated with values of a request that
 resemble each other: 95 to 99 %."""
+
+PAIRED_SHARE: Final = 0.9
+"""Share of the requests of both that must be the same ones, for them to be drawn together."""
 
 MOST_RESAMPLED: Final = 200
 """Requests up to which each resample is drawn; beyond, that takes a second per figure and changes nothing."""
@@ -144,8 +148,14 @@ def has_enough(values: Values, percentile: int) -> bool:
     return len(values.values) >= least_for(percentile) and values.n_owners >= least_owners(values, percentile)
 
 
-def ratio_of_percentiles(a: Values, b: Values, percentile: int) -> Estimated | str:
-    """Percentile of b ÷ that of a, or why there is no interval."""
+def ratio_of_percentiles(
+    a: Values, b: Values, percentile: int, *, same: tuple[Ints, Ints] | None = None
+) -> Estimated | str:
+    """Percentile of b ÷ that of a, or why there is no interval.
+
+    `same`: owners in a and in b that are the same request, pair by pair. `None`: they have nothing to do with each
+    other.
+    """
     for one in (a, b):
         if len(one.values) == 0:
             return "there is none"
@@ -154,15 +164,33 @@ def ratio_of_percentiles(a: Values, b: Values, percentile: int) -> Estimated | s
     qa, qb = (one.percentile(percentile) for one in (a, b))
     if qa <= 0 or qb <= 0:
         return "one of them is 0"
-    is_small = all(len(one.values) == one.n_owners <= MOST_RESAMPLED for one in (a, b))
-    ends = _resampled((a.values, b.values), percentile) if is_small else None
-    how: How = "resampled"
-    if ends is None:
-        how = "by shares"
-        draws = np.log(_drawn(b, percentile, _SEED + 1)) - np.log(_drawn(a, percentile, _SEED))
-        ends = _ends(draws)
+    ends, how = _percentile_ends(a, b, percentile, same)
     value = qb / qa
     return Estimated(Interval(value, min(value, math.exp(ends[0])), max(value, math.exp(ends[1]))), how)
+
+
+def _percentile_ends(
+    a: Values, b: Values, percentile: int, same: tuple[Ints, Ints] | None
+) -> tuple[tuple[float, float], How]:
+    """Ends of the logarithm of the ratio, and how they were found."""
+    pairs = None if same is None else _places(a, b, same)
+    if all(len(one.values) == one.n_owners <= MOST_RESAMPLED for one in (a, b)):
+        samples = (a.values, b.values) if pairs is None else (a.values[pairs[0]], b.values[pairs[1]])
+        ends = _resampled(samples, percentile, is_paired=pairs is not None)
+        if ends is not None:
+            return ends, "resampled"
+    return _ends(_drawn_logs(a, b, percentile, pairs)), "by shares"
+
+
+def _places(a: Values, b: Values, same: tuple[Ints, Ints]) -> tuple[Ints, Ints] | None:
+    """The pairs as positions among the owners that have values. `None`: too many have none in the other."""
+    has_a, has_b = np.isin(same[0], a.owners), np.isin(same[1], b.owners)
+    both = has_a & has_b
+    if np.count_nonzero(both) < PAIRED_SHARE * max(a.n_owners, b.n_owners):
+        return None
+    at_a = np.searchsorted(np.unique(a.owners), same[0][both])
+    at_b = np.searchsorted(np.unique(b.owners), same[1][both])
+    return at_a, at_b
 
 
 def percentile_interval(values: Values, percentile: int) -> Interval | None:
@@ -170,11 +198,13 @@ def percentile_interval(values: Values, percentile: int) -> Interval | None:
     if not has_enough(values, percentile):
         return None
     value = values.percentile(percentile)
-    low, high = _ends(_drawn(values, percentile, _SEED))
+    error, freedom, _ = _share_error(values, percentile)
+    generator = np.random.default_rng(_SEED)
+    low, high = _ends(_at_shares(values, percentile, error * generator.standard_t(freedom, _DRAWS)))
     return Interval(value, min(value, low), max(value, high))
 
 
-def _resampled(samples: Sequence[Floats], percentile: int) -> tuple[float, float] | None:
+def _resampled(samples: Sequence[Floats], percentile: int, *, is_paired: bool) -> tuple[float, float] | None:
     """BCa ends of the logarithm of the ratio. `None`: the values are too alike to say."""
     from scipy.stats import bootstrap
 
@@ -187,30 +217,55 @@ def _resampled(samples: Sequence[Floats], percentile: int) -> tuple[float, float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # That values are degenerate shows in the result, which is NaN.
         found = bootstrap(
-            tuple(samples), logged, vectorized=True, paired=False, method="BCa", n_resamples=_RESAMPLES,
+            tuple(samples), logged, vectorized=True, paired=is_paired, method="BCa", n_resamples=_RESAMPLES,
             confidence_level=CONFIDENCE, random_state=np.random.default_rng(_SEED),
         ).confidence_interval  # fmt: skip
     low, high = float(found.low), float(found.high)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def _drawn(values: Values, percentile: int, seed: int) -> Floats:
-    """What the percentile might have been: draws of the share below it, read off the distribution."""
+def _drawn_logs(a: Values, b: Values, percentile: int, pairs: tuple[Ints, Ints] | None) -> Floats:
+    """What the logarithm of the ratio might have been: draws of the shares below both, read off the distributions."""
+    error_a, freedom_a, rest_a = _share_error(a, percentile)
+    error_b, freedom_b, rest_b = _share_error(b, percentile)
+    correlation = 0.0
+    if pairs is not None:
+        one, other = rest_a[pairs[0]], rest_b[pairs[1]]
+        power = math.sqrt(float(one @ one) * float(other @ other))
+        correlation = min(max(float(one @ other) / power, 0.0), 1.0) if power > 0 else 0.0
+    generator = np.random.default_rng(_SEED)
+    first, second = generator.standard_normal((2, _DRAWS))
+    second = correlation * first + math.sqrt(1 - correlation**2) * second
+    freedom = min(freedom_a, freedom_b)
+    tail = np.sqrt(freedom / generator.chisquare(freedom, _DRAWS))
+    drawn_a = _at_shares(a, percentile, error_a * first * tail)
+    drawn_b = _at_shares(b, percentile, error_b * second * tail)
+    found: Floats = np.log(drawn_b) - np.log(drawn_a)
+    return found
+
+
+def _share_error(values: Values, percentile: int) -> tuple[float, float, Floats]:
+    """(standard error of the share of values that lie below the percentile, its degrees of freedom, what each owner
+    adds to it)."""
     share = percentile / 100
     place = values.percentile(percentile)
     firsts = np.flatnonzero(np.diff(values.owners, prepend=-1))
     sizes = np.diff(np.append(firsts, len(values.values))).astype(np.float64)
     under = np.add.reduceat((values.values <= place).astype(np.float64), firsts)
     error, freedom = _rate_error(under, sizes)
-    # What one value more or less would do is the least that is not known.
-    error = max(error, math.sqrt(share * (1 - share) / len(sizes) / max(1.0, float(sizes.mean()))))
-    generator = np.random.default_rng(seed)
-    shares = np.clip(share + error * generator.standard_t(freedom, _DRAWS), 0.0, 1.0)
-    places = shares * (len(values.ordered) - 1)
+    # Batches can happen to be alike. So many independent values would not be surer than this.
+    error = max(error, math.sqrt(share * (1 - share) / len(values.values)))
+    return error, freedom, under - share * sizes
+
+
+def _at_shares(values: Values, percentile: int, errors: Floats) -> Floats:
+    """The values that have as many below them as the percentile, give or take each of the errors."""
+    last = len(values.ordered) - 1
+    places = np.clip(percentile / 100 + errors, 0.0, 1.0) * last
     below = places.astype(np.int64)
-    low, high = values.ordered[below], values.ordered[np.minimum(below + 1, len(values.ordered) - 1)]
-    found: Floats = low + (high - low) * (places - below)
-    return np.maximum(found, np.finfo(np.float64).tiny)
+    low, high = values.ordered[below], values.ordered[np.minimum(below + 1, last)]
+    found: Floats = np.maximum(low + (high - low) * (places - below), np.finfo(np.float64).tiny)
+    return found
 
 
 def _ends(draws: Floats) -> tuple[float, float]:
