@@ -163,7 +163,7 @@ def batch(predictor: Predictor, drafting: State) -> BreakEven:
         sentence = f"{_capital(name)} gain up to {tried[-1]} sequences at a time, the most that were tried."
         return BreakEven(kind="batch", sentence=sentence, source=source)
     value = estimate(last)
-    sentence = f"{_capital(name)} lose above {units.number(round(value.value))} sequences at a time."
+    sentence = f"{_capital(name)} lose above {int(value.value)} sequences at a time."
     return BreakEven(kind="batch", value=value, sentence=sentence, source=source)
 
 

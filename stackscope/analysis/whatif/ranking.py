@@ -116,7 +116,7 @@ def _contradiction(one: Ranked, also: list[str], not_with: list[str], limit: Bre
         parts.append(f"and with {' or '.join(also)}")
     but = [f"with {' or '.join(not_with)}"] if not_with else []
     if limit is not None and limit.value is not None:
-        but.append(f"above batch {units.number(round(limit.value.value))}")
+        but.append(f"above batch {int(limit.value.value)}")
     sentence = ", ".join(parts) + f", but not {' or '.join(but)}."
     return sentence[:1].upper() + sentence[1:]
 

@@ -1,0 +1,201 @@
+"""The sink that a working point comes from: what it keeps, what it forgets, and when it has nothing to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pytest
+
+from stackscope.analysis.whatif.sampling import MOST_DECODING, MOST_MIXED, sample
+from stackscope.analysis.whatif.watch import MOST_STEPS, Watch
+from stackscope.analysis.whatif.working_point import WorkingPoint
+from stackscope.records import CacheCounters, ConfigEvent, Phases, PrefixShadow, TrafficEvent
+from tests.analysis_builders import MS, decode, prefill, request, step, verify
+from tests.unit.whatif_engine import Traffic, header
+from tests.unit.whatif_machine import CONFIG, MODEL, Machine, in_four_bits, pricing
+
+if TYPE_CHECKING:
+    from stackscope.records import StepRecord
+
+TIMES: Final = Machine().times(CONFIG, pricing(CONFIG))
+
+
+def steps(n: int, first: int = 0) -> list[StepRecord]:
+    """Steps of 1 ms, one after the other, in which two sequences decode; every tenth computes 20 rows of a prompt."""
+    made = []
+    for i in range(first, first + n):
+        work = [decode(0, cached=100 + i), decode(1, cached=50 + i)]
+        if i % 10 == 9:
+            work.append(prefill(10 + i, new=20, outputs=1, emitted=1))
+        made.append(step(*work, n=i, start_ns=i * MS, slots=4, slots_busy=len(work), queue=1))
+    return made
+
+
+def watching(*some: StepRecord) -> Watch:
+    watch = Watch()
+    watch.write(header(CONFIG, Traffic(concurrency=3)))
+    for one in some:
+        watch.write(one)
+    return watch
+
+
+def point_of(watch: Watch) -> WorkingPoint:
+    point = watch.point(TIMES)
+    assert isinstance(point, WorkingPoint)
+    return point
+
+
+def test_sums_are_those_of_the_steps() -> None:
+    """100 steps of 1 ms: 2 tokens each, and 10 prompts of 20 rows with a first token each."""
+    point = point_of(watching(*steps(100)))
+    assert point.tokens_per_s == pytest.approx(210 / 0.1)
+    assert point.computed_per_token == pytest.approx(200 / 210)
+    assert point.demanded_per_token == pytest.approx(200 / 210)
+    assert point.tokens_per_round == 1.0
+    assert point.idle_share == 0.0
+    assert point.slots_busy == pytest.approx(2.1)
+    assert point.queue == pytest.approx(1.0)
+    assert point.gap_ns == pytest.approx(MS)
+    assert point.concurrency == 3
+    assert point.model == MODEL
+
+
+def test_the_sample_is_bounded_and_stands_for_all_steps() -> None:
+    point = point_of(watching(*steps(400)))
+    plain = [one for one in point.rounds if not one.chunks]
+    mixed = [one for one in point.rounds if one.chunks]
+    assert (len(plain), len(mixed)) == (MOST_DECODING, MOST_MIXED)
+    assert sum(one.weight for one in plain) == 360
+    assert sum(one.weight for one in mixed) == 40
+    assert sum(one.chunk_weight * sum(c.new for c in one.chunks) for one in mixed) == pytest.approx(800)
+
+
+def test_a_chunk_knows_what_its_request_computes_and_found() -> None:
+    some = [
+        step(prefill(7, new=30, cached=16), n=0),
+        step(prefill(7, new=10, cached=46, outputs=1, emitted=1), n=1, start_ns=MS),
+    ]
+    [first, second] = sample(some, 16).figures["rounds"]
+    assert {one.chunks[0].computed for one in (first, second)} == {40}
+    assert {one.chunks[0].found for one in (first, second)} == {16}
+
+
+def test_idle_time_lies_between_steps_that_follow_each_other() -> None:
+    some = [step(decode(0, cached=10), n=n, start_ns=n * 4 * MS) for n in range(9)]
+    assert point_of(watching(*some)).idle_share == pytest.approx(24 / 33)
+    missing = [step(decode(0, cached=10), n=3 * n, start_ns=n * 4 * MS) for n in range(9)]
+    assert point_of(watching(*missing)).idle_share == 0.0
+
+
+def test_drafts_are_counted_as_they_were_accepted() -> None:
+    some = [step(verify(0, cached=10, drafted=3, accepted=3 if n % 2 else 1), n=n, start_ns=n * MS) for n in range(10)]
+    point = point_of(watching(*some))
+    assert point.tokens_per_round == pytest.approx((4 + 2) / 2)
+    assert point.full_share == 0.5
+    assert point.rounds[0].decoding[0].drafted == 3
+
+
+def test_only_the_newest_steps_are_kept() -> None:
+    assert point_of(watching(*steps(3 * MOST_STEPS))).n_steps == MOST_STEPS
+
+
+@pytest.mark.parametrize("change", [{"aborted": True}, {"settling": True}])
+def test_steps_that_are_no_example_are_left_out(change: dict[str, bool]) -> None:
+    watch = watching(*[msgspec.structs.replace(one, **change) for one in steps(20)])
+    assert watch.point(TIMES) == "Too few steps have run under this configuration to predict from."
+
+
+def test_a_change_begins_anew() -> None:
+    watch = watching(*steps(100))
+    after = msgspec.structs.replace(CONFIG, token_budget=64)
+    event = ConfigEvent(at_ns=100 * MS, epoch=1, kind="live", changes={"token_budget": (256, 64)}, config=after)
+    watch.write(event)
+    assert isinstance(watch.point(TIMES), str)
+    for one in steps(10, first=100):
+        watch.write(one)
+    point = point_of(watch)
+    assert point.config == after
+    assert point.n_steps == 10
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    watch = watching(*steps(100))
+    watch.write(ConfigEvent(at_ns=1, epoch=0, kind="refused", changes={"slots": (4, 8)}, reason="No."))
+    assert point_of(watch).n_steps == 100
+
+
+def test_other_weights_are_those_of_the_event() -> None:
+    watch = watching(*steps(20))
+    smaller = in_four_bits(MODEL)
+    config = msgspec.structs.replace(CONFIG, model=smaller.path)
+    watch.write(
+        ConfigEvent(at_ns=1, epoch=1, kind="rebuild", changes={"model": ("a", "b")}, config=config, model=smaller)
+    )
+    for one in steps(20, first=20):
+        watch.write(one)
+    assert point_of(watch).model == smaller
+
+
+def test_another_load_begins_anew_and_the_same_does_not() -> None:
+    watch = watching(*steps(20))
+    watch.write(TrafficEvent(at_ns=1, concurrency=3))
+    assert point_of(watch).n_steps == 20
+    watch.write(TrafficEvent(at_ns=1, concurrency=5))
+    assert isinstance(watch.point(TIMES), str)
+
+
+def test_waits_are_of_requests_that_arrived_since_the_change() -> None:
+    watch = watching(*steps(20))
+    watch.write(request((8 * MS, 1), arrived_ns=0, admitted_ns=2 * MS))
+    watch.write(request((9 * MS, 1), arrived_ns=1 * MS, admitted_ns=5 * MS))
+    point = point_of(watch)
+    assert point.wait_ns == 3 * MS
+    assert point.ttft_ns == 8 * MS
+    event = ConfigEvent(at_ns=10 * MS, epoch=1, kind="live", changes={"seed": (0, 1)}, config=CONFIG)
+    watch.write(event)
+    watch.write(request((12 * MS, 1), arrived_ns=9 * MS, admitted_ns=9 * MS))
+    for one in steps(20, first=20):
+        watch.write(one)
+    assert point_of(watch).wait_ns is None
+
+
+def test_prompts_weigh_as_over_the_last_requests() -> None:
+    """The window happens to have 20 prompt rows per 21 tokens; over the requests it was 40."""
+    watch = watching(*steps(100))
+    for i in range(10):
+        watch.write(request(*[(k * MS, 1) for k in range(1, 22)], id=i, prompt_tokens=40))
+    weights = [one.chunk_weight for one in point_of(watch).rounds if one.chunks]
+    assert sum(weights) == pytest.approx(2 * 10)
+
+
+def test_shadows_of_one_capacity_add_up() -> None:
+    watch = watching(*steps(20))
+    shadow = PrefixShadow(
+        at_ns=1, epoch=0, requests=10, lookup_tokens=100, hit_tokens=40, useful_hit_tokens=30, capacity_tokens=512
+    )
+    watch.write(shadow)
+    watch.write(shadow)
+    watch.write(msgspec.structs.replace(shadow, capacity_tokens=None))
+    found = {one.capacity_tokens: one.useful_hit_tokens for one in point_of(watch).prefix_shadows}
+    assert found == {512: 60, None: 30}
+
+
+def test_the_most_that_was_resident_is_in_tokens() -> None:
+    some = [step(decode(0, cached=10), n=n, start_ns=n * MS, cache=CacheCounters(resident_blocks=n)) for n in range(9)]
+    assert point_of(watching(*some)).most_resident == 8 * CONFIG.block_tokens
+
+
+def test_a_source_without_a_configuration_has_no_working_point() -> None:
+    assert Watch().point(TIMES) == "This source does not say how it is configured."
+
+
+def test_a_header_begins_a_session_anew() -> None:
+    watch = watching(*steps(20))
+    watch.write(header(CONFIG, Traffic()))
+    assert isinstance(watch.point(TIMES), str)
+
+
+def test_steps_without_a_forward_are_no_example() -> None:
+    some = [step(n=n, start_ns=n * MS, phases=Phases(admit=MS)) for n in range(20)]
+    assert isinstance(watching(*some).point(TIMES), str)
