@@ -35,6 +35,7 @@ KINSHIP: Final = 2.0
 """Variance of a mean of steps ÷ that of as many independent ones: neighbours in time err together."""
 
 _ZERO: Final = 1e-9
+_NUDGE: Final = 1e-10
 _HELD: Final = 1e-4
 """Standard deviation of a parameter that stays as it is."""
 
@@ -198,17 +199,29 @@ def _system(
     return matrix, target
 
 
+def _factor(matrix: Floats) -> tuple[Floats, Floats]:
+    """(lower, scale): a triangular factor of the matrix with its rows and columns multiplied by a scale.
+
+    The scale makes all diagonal elements 1, and the little that is added to them matters only where data of absurd size
+    leaves nothing of the prior in double precision.
+    """
+    scale: Floats = 1.0 / np.sqrt(np.diag(matrix))
+    scaled = matrix * scale * scale[:, None]
+    lower: Floats = np.linalg.cholesky(scaled + _NUDGE * np.eye(len(scaled))).astype(np.float64)
+    return lower, scale
+
+
 def _non_negative(matrix: Floats, target: Floats, unit: Floats) -> Floats:
     """The non-negative solution, by way of the triangular factor: as many rows as parameters, however many steps."""
     from scipy import optimize
 
-    lower = np.linalg.cholesky(matrix)
-    right = np.linalg.solve(lower, target)
+    lower, scale = _factor(matrix)
+    right = np.linalg.solve(lower, target * scale)
     try:
         found, _ = optimize.nnls(lower.T, right, maxiter=20 * len(unit))
     except RuntimeError:  # It went round in a circle: the unbounded solution, cut off at zero, is close enough.
-        found = np.clip(np.linalg.solve(matrix, target), 0.0, None)
-    theta: Floats = found * unit
+        found = np.clip(np.linalg.solve(lower.T, right), 0.0, None)
+    theta: Floats = found * scale * unit
     return theta
 
 
@@ -219,8 +232,8 @@ def _root(prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: 
     free = np.flatnonzero(theta > _ZERO * unit)
     root = np.zeros((n, n))
     matrix, _ = _system(prior, calibration, steps, theta[:-1], weights, 1.0)
-    lower = np.linalg.cholesky(matrix[np.ix_(free, free)])
-    root[np.ix_(free, free)] = np.linalg.inv(lower).T * unit[free][:, None]
+    lower, scale = _factor(matrix[np.ix_(free, free)])
+    root[np.ix_(free, free)] = np.linalg.inv(lower).T * (scale * unit[free])[:, None]
     if len(steps.times) == 0:
         root[:, -1] += prior.slower * theta
     made: Floats = root[:-1]
