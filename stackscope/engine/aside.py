@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stackscope.engine.probes import Probes
 from stackscope.engine.shadows.budget import Clocks
 from stackscope.engine.shadows.prefixes import Admission
 from stackscope.engine.shadows.shadows import Shadows
@@ -27,6 +28,8 @@ class Aside:
         self.shadows: Shadows | None = None
         """`None`: they are switched off."""
         self._clocks = Clocks(wall=clock)
+        self._probes: Probes | None = None
+        """Made when they are wanted first: their memory is to be touched before requests come."""
         self._backend: Backend | None = None
         self._admitted: list[Admission] = []
         self._records: list[AnyRecord] = []
@@ -37,6 +40,7 @@ class Aside:
         """Begin with a backend; what was there before was released."""
         self._backend = backend
         if config.shadows:
+            self._probes = self._probes or Probes(self._clocks)
             self.shadows = Shadows(backend, config, self._clocks)
 
     def reconfigure(self, config: EngineConfig, epoch: int) -> None:
@@ -74,6 +78,9 @@ class Aside:
                 self._admitted = []
             if records:
                 self._records += records
+            probes = self._probes
+            if probes is not None and probes.due(self._clocks.wall()):
+                self._records.append(probes.run())
         return self._take() if self._records else ()
 
     def take(self, epoch: int) -> tuple[AnyRecord, ...]:

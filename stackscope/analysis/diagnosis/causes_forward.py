@@ -30,7 +30,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     amount = slices.take("weight bandwidth", slices.left["weights"], ("weights",))
     share, roofs, times = slices.share(amount), evidence.roofs, evidence.times
     rate = _rate(roofs.weight_bytes, amount)
-    at_roof = None if rate is None or roofs.bandwidth is None else rate / roofs.bandwidth
+    at_roof = _share_of(rate, roofs.bandwidth)
     rows = evidence.rows_share
     is_flat = rows is not None and rows.value <= FLAT_ROWS
     is_at_roof = at_roof is not None and NEAR_ROOF <= at_roof <= BEYOND_ROOF
@@ -63,6 +63,11 @@ def _whence(size: float | None, evidence: Evidence) -> str | None:
 
 def _of_roof(share: float | None) -> str:
     return "; no ceiling was measured" if share is None else f", {units.percent(share)} of the measured ceiling"
+
+
+def _share_of(rate: float | None, roof: float | None) -> float | None:
+    """`None`: either is not known."""
+    return None if rate is None or roof is None or roof <= 0.0 else rate / roof
 
 
 def _rate(amount: float | None, ns: float) -> float | None:
@@ -108,7 +113,7 @@ def compute(evidence: Evidence, slices: Slices) -> Claim:
     share, drawn, roofs = slices.share(amount), evidence.rows_share, evidence.roofs
     doubt = evidence.unknown.get("compute")
     rate = _rate(roofs.flops, evidence.times.forward)
-    at_roof = None if rate is None or roofs.compute is None else rate / roofs.compute
+    at_roof = _share_of(rate, roofs.compute)
     is_fast = at_roof is not None and at_roof >= EFFICIENT
     if doubt is None and not is_fast and (drawn is None or drawn.low <= 0.0):
         doubt = "what rows beyond the first add cannot be told from zero"

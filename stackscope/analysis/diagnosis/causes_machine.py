@@ -176,14 +176,19 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
     is_all_slower = machine.compute is not None and machine.compute <= machine.read * ALIKE
     if is_all_slower and not _competes(machine):
         return rejected(cause, "computing has slowed down as much as reading", kind="loss")
-    if machine.cpu_share is not None and machine.cpu_share < LOST_ALONE:
-        return rejected(cause, f"the threads ran for {units.percent(machine.cpu_share)} of the time only", kind="loss")
+    is_held_up = machine.cpu_share_rest is not None and machine.cpu_share_rest < LOST_ALONE
+    if is_held_up and slices.left["excess"] <= 0.0:
+        # Threads that wait for a core read as little as those that wait for memory.
+        said = f"the threads ran for {units.percent(machine.cpu_share)} of the time only, which explains the rest"
+        return rejected(cause, said, kind="loss")
     amount = _take_slower(cause, 1.0 - machine.read, MEMORY, evidence, slices)
     share, slowdown = slices.share(amount), evidence.slowdown
-    is_slow = slowdown is not None and slowdown >= 1.0 + 0.5 * (1.0 / machine.read - 1.0)
+    # Of how many times as long: where threads were held up as well, what that does not explain.
+    rest = None if slowdown is None else slowdown * (machine.cpu_share or 1.0 if is_held_up else 1.0)
+    is_slow = rest is not None and rest >= 1.0 + 0.25 * (1.0 / machine.read - 1.0)
     doubt = None
     if evidence.is_reference_calm and slowdown is not None and not is_slow:
-        doubt = f"forwards take {units.ratio(slowdown)} of what an undisturbed machine needs: less than reading slowed"
+        doubt = f"forwards take {units.ratio(rest)} of what an undisturbed machine needs: less than reading slowed"
     return found(
         cause, kind="loss", share=share, doubt=doubt,
         claim=f"others reading memory takes {per_step(evidence, amount)}, {units.percent(share)} of the time",

@@ -157,7 +157,8 @@ def facts(
         return found
     costed = [Costed(sample, reference.terms(sample), weight) for sample, weight in plain]
     prefills = [Costed(sample, reference.terms(sample), weight) for sample, weight in mixed]
-    every = (*costed, *prefills)
+    every = _to_time((*costed, *prefills), tally.forward)
+    costed, prefills = every[: len(costed)], every[len(costed) :]
     attention, rows = _intervals(model, [sample for sample, _ in plain or mixed])
     found.update(
         terms=summed([scaled(one.terms, one.weight) for one in every]),
@@ -190,6 +191,13 @@ def _some(samples: list[Kept], most: int) -> list[Kept]:
 
 def _time(samples: Sequence[Kept]) -> float:
     return sum([weight * sample.duration_ns for sample, weight in samples])
+
+
+def _to_time(costed: Sequence[Costed], forward_ns: int) -> list[Costed]:
+    """The same, standing for what all forwards took: else chance in choosing steps would look like a slow machine."""
+    kept = sum([weight * sample.forward_ns for sample, _, weight in costed])
+    factor = forward_ns / kept if kept > 0.0 else 1.0
+    return [Costed(sample, terms, weight * factor) for sample, terms, weight in costed]
 
 
 def _intervals(model: Predictor, samples: Sequence[Sample]) -> tuple[Estimate, Estimate]:

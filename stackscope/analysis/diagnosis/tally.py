@@ -11,7 +11,7 @@ from stackscope.analysis.diagnosis.evidence import Times
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from stackscope.records import CacheCounters, StepRecord
+    from stackscope.records import StepRecord
 
 LEAST_UBATCH = 512
 """Rows that one pass holds at least, where no larger one was seen (llama.cpp's default n_ubatch)."""
@@ -142,8 +142,8 @@ def _add_load(tally: Tally, step: StepRecord, duration: int) -> None:
         if step.slots_busy >= step.slots:
             tally.full += duration
     tally.preempted += step.preempted
-    cache: CacheCounters = step.cache
-    if cache.lookups or cache.blocks_evicted:
+    cache = step.cache
+    if cache.lookup_tokens or cache.blocks_evicted:
         tally.lookup_tokens += cache.lookup_tokens
         tally.hit_tokens += cache.hit_tokens
         tally.useful_hit_tokens += cache.useful_hit_tokens

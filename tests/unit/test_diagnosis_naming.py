@@ -1,0 +1,232 @@
+"""What is named of findings, when nothing is, and how long a name stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from stackscope.analysis.diagnosis.evidence import Batching, Evidence, Load, Machine, Times
+from stackscope.analysis.diagnosis.judge import judge
+from stackscope.analysis.diagnosis.naming import HOLD_NS, Namer, Naming, choose
+from stackscope.analysis.timing.terms import Terms
+from stackscope.records import Estimate
+from tests.diagnosis_machine import MS, S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLOSE = Estimate(0.3, 0.28, 0.32)
+
+
+def window(at_s: float = 10.0, forwards: float = 100, **parts: float) -> Evidence:
+    """Forwards of 10 ms each, all weights unless `parts` (ms per step) say otherwise; `terms` follow what is measured.
+
+    Parts are names of terms, and of phases: `commit`, `sample`, `other`, `idle`, `excess`.
+    """
+    n, given = int(forwards), {"weights": 10.0, **parts}
+    terms = {name: given.pop(name) for name in Terms._fields[:6] if name in given}
+    excess = given.pop("excess", 0.0)
+    forward = sum(terms.values()) + excess
+    scaled = {name: n * MS * value for name, value in given.items()}
+    return Evidence(
+        at_ns=round(at_s * S),
+        steps=n,
+        forwards=n,
+        times=Times(forward=n * MS * forward, **scaled),
+        terms=Terms(**{name: n * MS * value for name, value in terms.items()}),
+        is_reference_calm=True,
+        rows_share=CLOSE,
+        attention_share=CLOSE,
+        batching=Batching(rows=n, outputs=n, passes=n, least_passes=n, cached=1000.0),
+    )
+
+
+def named(evidence: Evidence) -> tuple[str | None, str]:
+    choice = choose(evidence, judge(evidence))
+    return choice.name, choice.sentence
+
+
+def follow(namer: Namer, evidence: Sequence[Evidence]) -> list[Naming]:
+    return [namer.update(one) for one in evidence]
+
+
+# One window
+
+
+def test_a_share_of_35_per_cent_is_enough_for_a_name() -> None:
+    # 36 and 30 of 100; the lead is small.
+    name, _ = named(window(weights=3.6, attention=3.0, compute=1.8, commit=1.6))
+    assert name == "weight bandwidth"
+
+
+def test_a_lead_of_ten_points_is_enough_for_a_name() -> None:
+    name, _ = named(window(weights=3.2, attention=2.1, compute=1.6, head=1.6, commit=1.5))
+    assert name == "weight bandwidth"
+
+
+def test_neither_is_not_enough() -> None:
+    name, sentence = named(window(weights=2.8, attention=2.2, compute=1.8, head=1.7, commit=1.5))
+    assert name is None
+    assert sentence == "nothing dominates: weight bandwidth 28.0 %, KV and attention 22.0 %"
+
+
+def test_two_that_cannot_be_told_apart_are_named_together() -> None:
+    evidence = window(weights=4.0, attention=3.9, compute=1.1, commit=1.0)
+    choice = choose(evidence, judge(evidence))
+    assert choice.name == "co-limited"
+    assert [finding.cause for finding in choice.together] == ["weight bandwidth", "KV and attention"]
+    assert choice.share == pytest.approx(0.79)
+    assert choice.finding is not None
+    assert "40.0 %" in choice.sentence
+    assert "39.0 %" in choice.sentence
+
+
+def test_more_than_a_tenth_unexplained_refuses() -> None:
+    assert named(window(weights=8.8, other=1.2)) == (
+        None,
+        "12.0 % of the time is unexplained, too much to name anything",
+    )
+    assert named(window(weights=9.1, other=0.9))[0] == "weight bandwidth"
+
+
+def test_what_forwards_take_beyond_the_prediction_is_unexplained() -> None:
+    name, sentence = named(window(weights=8.0, excess=2.0))
+    assert name is None
+    assert sentence.startswith("20.0 % of the time is unexplained")
+
+
+def test_a_cause_that_is_not_confirmed_is_not_named() -> None:
+    evidence = msgspec.structs.replace(window(), unknown={"weights": "weights and fixed cost cannot be told apart"})
+    name, sentence = named(evidence)
+    assert name is None
+    assert sentence == (
+        "weight bandwidth leads with 100 % but is not confirmed: weights and fixed cost cannot be told apart"
+    )
+
+
+def test_too_few_forwards_refuse() -> None:
+    assert named(window(forwards=7)) == (None, "7 forwards so far, too few to name anything")
+    assert named(window(forwards=8))[0] == "weight bandwidth"
+
+
+def test_after_effects_of_a_change_refuse() -> None:
+    evidence = msgspec.structs.replace(window(), settling=0.5)
+    assert named(evidence) == (None, "the after-effects of a change are still being paid")
+
+
+def test_nothing_limits_an_engine_that_waits() -> None:
+    assert named(window(weights=2.0, idle=8.0)) == (
+        None, "nothing limits: the engine waits for requests for 80.0 % of the time",
+    )  # fmt: skip
+
+
+def test_what_requests_wait_for_comes_first() -> None:
+    load = Load(queue=6.0, slots_busy=4.0, slots=4.0, waiting=1.0, wait_share=0.6, full=1.0)
+    assert named(msgspec.structs.replace(window(), load=load))[0] == "queueing"
+    short = msgspec.structs.replace(load, wait_share=0.2)
+    assert named(msgspec.structs.replace(window(), load=short))[0] == "weight bandwidth"
+
+
+def test_a_queue_without_room_is_told_from_one_without_slots() -> None:
+    load = Load(queue=6.0, slots_busy=2.0, slots=4.0, waiting=1.0, wait_share=0.6, full=0.0)
+    judged = judge(msgspec.structs.replace(window(), load=load))
+    queueing = next(one for one in judged.findings if one.cause == "queueing")
+    assert "slots were free: the KV cache has no room for what waits" in queueing.evidence
+
+
+def test_a_loss_comes_before_what_the_work_needs() -> None:
+    evidence = msgspec.structs.replace(
+        window(weights=8.0, excess=2.0), machine=Machine(cpu_share=0.8, foreign_cores=0.4, cpu_pressure=0.4)
+    )
+    assert named(evidence)[0] == "CPU starvation"
+
+
+def test_a_small_loss_does_not() -> None:
+    evidence = msgspec.structs.replace(
+        window(weights=9.5, excess=0.5), machine=Machine(cpu_share=0.95, foreign_cores=0.4, cpu_pressure=0.4)
+    )
+    assert named(evidence)[0] == "weight bandwidth"
+
+
+def test_without_a_time_model_the_forward_has_no_name_but_what_is_measured_has() -> None:
+    evidence = msgspec.structs.replace(window(), terms=None)
+    name, sentence = named(evidence)
+    assert name is None
+    assert "which no time model divides yet" in sentence
+    slow = msgspec.structs.replace(window(commit=30.0), terms=None)
+    assert named(slow)[0] == "host scheduling"
+
+
+# Over time
+
+
+def test_a_first_name_needs_two_seconds() -> None:
+    namings = follow(Namer(), [window(at) for at in (10, 10.5, 11, 11.5, 12, 12.5)])
+    assert [naming.name for naming in namings] == [None] * 4 + ["weight bandwidth"] * 2
+    assert namings[0].sentence == "two seconds of steps are needed"
+    assert namings[-1].since_ns == 10 * S
+
+
+def test_another_name_must_lead_for_two_seconds() -> None:
+    other = {"weights": 4.0, "attention": 6.0}
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    namings = follow(namer, [window(13 + 0.5 * i, **other) for i in range(6)])
+    assert [naming.name for naming in namings] == ["weight bandwidth"] * 4 + ["KV and attention"] * 2
+    assert namings[-1].previous == "weight bandwidth"
+    changes = [naming.change for naming in namings if naming.change is not None]
+    assert [(change.before, change.after) for change in changes] == [("weight bandwidth", "KV and attention")]
+    assert changes[0].sentence == namings[4].sentence
+
+
+def test_one_that_leads_by_far_takes_over_after_one_second() -> None:
+    namer = Namer()
+    follow(
+        namer, [window(10 + 0.5 * i, weights=3.2, attention=2.1, compute=1.6, head=1.6, commit=1.5) for i in range(6)]
+    )
+    namings = follow(namer, [window(13 + 0.5 * i, weights=0.01, attention=10.0) for i in range(4)])
+    assert [naming.name for naming in namings] == ["weight bandwidth"] * 2 + ["KV and attention"] * 2
+
+
+def test_too_much_unexplained_ends_a_name_at_once() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    naming = namer.update(window(13.0, weights=8.0, other=2.0))
+    assert naming.name is None
+    assert naming.change is not None
+    assert naming.change.after is None
+    assert naming.previous == "weight bandwidth"
+
+
+def test_it_comes_back_only_after_two_seconds() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    namer.update(window(13.0, weights=8.0, other=2.0))
+    namings = follow(namer, [window(13.5 + 0.5 * i) for i in range(5)])
+    assert [naming.name for naming in namings] == [None] * 4 + ["weight bandwidth"]
+    assert namings[0].sentence.startswith("20.0 % of the time is unexplained")
+
+
+def test_alternating_evidence_does_not_flicker() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    parts = ({"weights": 4.0, "attention": 6.0}, {"weights": 6.0, "attention": 4.0})
+    namings = follow(namer, [window(13 + 0.5 * i, **parts[i % 2]) for i in range(40)])
+    assert {naming.name for naming in namings} == {"weight bandwidth"}
+    assert all(naming.change is None for naming in namings)
+
+
+def test_a_name_that_stands_shows_the_newest_figures() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    naming = namer.update(window(13.0, weights=7.0, attention=3.0))
+    assert naming.share == pytest.approx(0.7)
+    assert naming.since_ns == 10 * S
+
+
+def test_the_hold_is_that_of_the_verdict_by_phases() -> None:
+    from stackscope.analysis.live import verdict
+
+    assert verdict.HOLD_NS == HOLD_NS
