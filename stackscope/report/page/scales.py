@@ -46,7 +46,8 @@ def ticks(high: float, most: int) -> tuple[float, ...]:
 
 def time_ticks(length_s: float, most: int) -> tuple[float, ...]:
     """Seconds from 0 on inside a length, at most so many beside 0."""
-    step = next((step for step in _SECONDS if length_s / step <= most), _SECONDS[-1])
+    longest = _SECONDS[-1] * max(math.ceil(length_s / most / _SECONDS[-1]), 1)
+    step = next((step for step in _SECONDS if length_s / step <= most), longest)
     return tuple([index * step for index in range(int(length_s / step + 1e-9) + 1)])
 
 
