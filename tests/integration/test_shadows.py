@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
 import pytest
 
-from stackscope.records import DraftShadow, LengthCounts
+from stackscope.records import DraftShadow, LengthCounts, PrefixShadow
 from stackscope.toggles import Sampling
 from stackscope.workload.spec import WorkloadSpec
 from stackscope.workload.traffic import Traffic
-from tests.integration.harness import finish, job, lab_config, open_engine
+from tests.integration.fuzzing import SELDOM, Fuzz, Plain
+from tests.integration.harness import finish, job, lab_config, open_engine, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stackscope.engine.loop import Engine
+    from stackscope.engine.shadows.shadows import Shadows
+    from stackscope.engine.turn import Turn
     from stackscope.records import AnyRecord, DraftKind, StepRecord
     from stackscope.toggles import EngineConfig
 
@@ -58,20 +62,27 @@ def summed(records: Iterable[DraftShadow]) -> dict[int, LengthCounts]:
     return {length: LengthCounts(length, *fields) for length, fields in sums.items()}
 
 
-def let_follow_all(engine: Engine) -> None:
+def shadows_of(engine: Engine) -> Shadows:
     shadows = engine._aside.shadows
     assert shadows is not None
+    return shadows
+
+
+def let_follow_all(engine: Engine) -> None:
+    shadows = shadows_of(engine)
     shadows.budget.share = ALL_THE_TIME
     for purse in shadows.budget.purses.values():
         purse.balance_ns = 1e12
 
 
-def drive(config: EngineConfig, n_requests: int, *, concurrency: int = 4) -> Driven:
-    """Run the copy workload with shadows that follow every request that they can."""
+def drive(
+    config: EngineConfig, n_requests: int, *, concurrency: int = 4, workload: Literal["copy", "chat"] = "copy"
+) -> Driven:
+    """Run a built-in workload with shadows that follow every request that they can."""
     engine = open_engine(config, keep_text=False)
     try:
         let_follow_all(engine)
-        spec = WorkloadSpec(name="copy", requests=n_requests, concurrency=concurrency)
+        spec = WorkloadSpec(name=workload, requests=n_requests, concurrency=concurrency)
         traffic = Traffic(spec, engine.tokenizer, context_tokens=engine.context_tokens)
         traffic.start(engine.now())
         driven = Driven([], [], {})
@@ -94,10 +105,8 @@ def drive(config: EngineConfig, n_requests: int, *, concurrency: int = 4) -> Dri
 
 def told(engine: Engine) -> tuple[AnyRecord, ...]:
     """What there is still to tell, once the draft model has read all that came."""
-    shadows = engine._aside.shadows
-    assert shadows is not None
-    assert shadows.draft is not None
-    while len(shadows.draft) > 0:
+    shadows = shadows_of(engine)
+    while shadows.draft is not None and len(shadows.draft) > 0:
         shadows.draft.work()
     return engine._aside.take(0)
 
@@ -152,3 +161,137 @@ def test_acceptance_while_off_is_acceptance_once_on(off: Driven, source: DraftKi
     assert told.accepted / told.drafted == pytest.approx(real.accepted / real.drafted, abs=0.05)
     assert told.covered / told.rounds == pytest.approx(real.covered / real.rounds, abs=0.05)
     assert told.tokens / told.rounds == pytest.approx(real.tokens / real.rounds, rel=0.05)
+
+
+# Prefixes
+
+
+class Found(NamedTuple):
+    """Tokens that look-ups asked for and found."""
+
+    asked: int
+    found: int
+    useful: int
+
+    @classmethod
+    def really(cls, driven: Driven) -> Found:
+        caches = [step.cache for step in driven.steps]
+        return cls(
+            sum(c.lookup_tokens for c in caches),
+            sum(c.hit_tokens for c in caches),
+            sum(c.useful_hit_tokens for c in caches),
+        )
+
+    @classmethod
+    def beside(cls, driven: Driven) -> Found:
+        records = prefix_records(driven)
+        return cls(
+            sum(r.lookup_tokens for r in records),
+            sum(r.hit_tokens for r in records),
+            sum(r.useful_hit_tokens for r in records),
+        )
+
+
+def prefix_records(driven: Driven) -> list[PrefixShadow]:
+    return [record for record in driven.aside if isinstance(record, PrefixShadow)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"cache_tokens": 400}, {"cache_paths": 2}, {"unified_kv": False, "slots_max": 4, "cache_paths": 4}],
+)
+def test_what_a_cache_that_is_off_would_find_is_what_it_finds_once_on(settings: dict[str, object]) -> None:
+    def run(is_on: bool) -> Driven:
+        config = lab_config(prefix_cache=is_on, draft_model=None, slots=4, **settings)
+        return drive(config, 10, concurrency=1, workload="chat")
+
+    off, on = run(False), run(True)
+    assert off.outputs == on.outputs
+    assert Found.beside(off) == Found.really(on)
+    assert Found.really(off) == Found(0, 0, 0)
+    assert {record.capacity_tokens for record in prefix_records(off)} == {settings.get("cache_tokens", 4096)}
+    evicted = sum(record.evicted_blocks for record in prefix_records(off))
+    assert evicted == sum(step.cache.blocks_evicted for step in on.steps)
+
+
+def test_beside_a_cache_that_is_too_small_one_without_limit_tells_what_it_lost() -> None:
+    wide, narrow = (
+        drive(lab_config(draft_model=None, cache_tokens=tokens), 10, concurrency=1, workload="chat")
+        for tokens in (None, 200)
+    )
+    assert wide.outputs == narrow.outputs
+    assert Found.beside(narrow) == Found.beside(wide) == Found.really(wide)
+    assert Found.really(narrow).found < Found.beside(narrow).found
+    assert {record.capacity_tokens for record in prefix_records(narrow)} == {None}
+
+
+def test_what_a_preempted_request_would_find_of_its_own_is_not_useful() -> None:
+    config = lab_config(prefix_cache=False, draft_model=None, slots=4, context_tokens=1024)
+    driven = drive(config, 12, concurrency=4, workload="copy")
+    assert sum(step.preempted for step in driven.steps) > 0
+    assert Found.beside(driven).useful < Found.beside(driven).found
+
+
+# Whatever is switched
+
+
+def test_everything_that_came_is_scored_once_whatever_is_switched() -> None:
+    settings = {name: values[0] for name, values in SELDOM.items()}
+    settings |= {"draft_length": 3, "draft_model": lab_config().draft_model, "context_tokens": 1024, "slots_max": 6}
+    fuzz = Fuzz(Plain(seed=3), 5, fixed={**settings, "synthetic_acceptance": None}, favourite="speculation")
+    aside: list[AnyRecord] = []
+    check_turn = fuzz.check_turn
+
+    def check(turn: Turn) -> None:
+        check_turn(turn)
+        aside.extend(turn.aside)
+        prefix = shadows_of(fuzz.engine).prefix
+        assert prefix is not None
+        if prefix._cache is not None:
+            prefix._cache.check_integrity()
+            assert set(prefix._held.values()) <= set(range(6))
+
+    fuzz.check_turn = check  # type: ignore[method-assign]
+    try:
+        let_follow_all(fuzz.engine)
+        while fuzz.n_steps < 250:
+            fuzz.step()
+        fuzz.finish()
+        aside.extend(told(fuzz.engine))
+    finally:
+        fuzz.engine.close()
+    assert fuzz.kinds["live"] > 20
+    assert fuzz.kinds["rebuild"] == 0
+    came = {number: max(0, record.output_tokens - 1) for number, record in fuzz.finished.items()}
+    greedy = {number: n for number, n in came.items() if fuzz.jobs[number].sampling.is_greedy}
+    for source, expected in (("ngram", came), ("draft", greedy)):
+        records = [r for r in aside if isinstance(r, DraftShadow) and r.source == source]
+        assert sum(record.tokens for record in records) == sum(expected.values())
+        assert sum(record.requests for record in records) == sum(n > 0 for n in expected.values())
+        sums = summed(records)
+        assert {sums[length].tokens for length in sums if length != 3} == {sum(expected.values())}
+
+
+def test_records_belong_to_the_configuration_under_which_the_tokens_came() -> None:
+    engine = open_engine(lab_config(speculation="off", draft_model=None), keep_text=False)
+    try:
+        let_follow_all(engine)
+        engine.submit(job(0, prompts(engine, 1)[0], 90, ignore_eos=True))
+        aside: list[AnyRecord] = []
+        for step, turn in enumerate(turns(engine)):
+            aside.extend(turn.aside)
+            if step == 40:
+                engine.reconfigure(msgspec.structs.replace(engine.config, speculation="ngram"))
+            elif step == 45:
+                engine.reconfigure(msgspec.structs.replace(engine.config, shadows=False))
+        aside.extend(engine.drain())
+    finally:
+        engine.close()
+    records = [record for record in aside if isinstance(record, DraftShadow)]
+    off = [record for record in records if record.epoch == 0]
+    on = [record for record in records if record.epoch == 1]
+    assert len(off) + len(on) == len(records)
+    assert 30 <= sum(record.tokens for record in off) <= 41
+    assert {counts.length for record in off for counts in record.lengths} == set(range(1, 9))
+    assert {counts.length for record in on for counts in record.lengths} == set(range(1, 9)) - {3}
+    assert sum(record.tokens for record in records) < 89

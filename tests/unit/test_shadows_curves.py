@@ -156,10 +156,10 @@ def test_another_drafter_begins_anew_and_another_model_too() -> None:
         counts = LengthCounts(3, 10, 5, 15, 5)
         curves.write(shadow(0, counts, source="ngram"))
         curves.write(shadow(0, counts, source="draft"))
-        after = EngineConfig(**{name: getattr(config, name) for name in config.__struct_fields__} | changed)  # type: ignore[arg-type]
+        after = EngineConfig(**{name: getattr(config, name) for name in config.__struct_fields__} | changed)
         curves.write(ConfigEvent(at_ns=1, epoch=1, kind="live", config=after))
         for source in ("ngram", "draft"):
-            assert (curves.curve(source) is None) == (source == gone)  # type: ignore[arg-type]
+            assert (curves.curve(source) is None) == (source == gone)
 
 
 # Shadows
