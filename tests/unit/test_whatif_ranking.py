@@ -154,6 +154,8 @@ def test_ranking_everything_is_quick() -> None:
         ({"draft_length": 5}, "drafts of 5"),
         ({"model": FOUR_BITS}, "4.5-bit weights"),
         ({"kv_type_k": "q8_0", "kv_type_v": "q8_0"}, "KV q8_0"),
+        ({"kv_type_k": "q8_0", "kv_type_v": "q8_0", "flash_attention": True}, "KV q8_0"),
+        ({"flash_attention": False, "kv_type_k": "f16", "kv_type_v": "f16"}, "KV f16 and flash attention off"),
         ({"kv_type_k": "q8_0"}, "kv type k q8_0"),
         ({"slots": 16, "slots_max": 16}, "16 slots"),
         ({"threads": 1}, "1 thread"),

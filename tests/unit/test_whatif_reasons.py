@@ -11,7 +11,7 @@ from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.analysis.whatif import reasons
 from stackscope.analysis.whatif.predict import predict
 from tests.unit.whatif_engine import LotCurve, Traffic, recorded
-from tests.unit.whatif_machine import CONFIG, FOUR_BITS, MODEL, Machine, stated_point
+from tests.unit.whatif_machine import CONFIG, FOUR_BITS, MODEL, Machine, StatedTimes, pricing, stated_point
 
 if TYPE_CHECKING:
     from stackscope.analysis.ledgers import Pricing
@@ -93,6 +93,21 @@ def test_without_the_cache_prefill_takes_longer() -> None:
     reason = predict(recorded(Machine(), config, Traffic(prompt=200)), {"prefix_cache": False}).reason
     assert reason.startswith("Prefill rises from ")
     assert "(70.0 % of prompt tokens are found now)" in reason
+
+
+def test_what_changes_only_steps_with_prompts_is_told_by_prefill() -> None:
+    """60 rows at 1 ms each and 80 tokens: 0.75 ms of prefill per token, and half of that with a smaller cache type."""
+
+    def prompts_only(shape: Shape, own: Pricing) -> Terms:
+        assert own.target is not None
+        each = 1e6 * own.target.kv_bytes_per_token / 3072
+        return Terms(weights=1e6, compute=each * max(0, shape.rows - 4))
+
+    point = recorded(Machine(), CONFIG, Traffic(prompt=60, output=80))
+    point = msgspec.structs.replace(point, times=StatedTimes(prompts_only, pricing(CONFIG)))
+    reason = predict(point, {"kv_type_k": "q8_0", "kv_type_v": "q8_0"}).reason
+    assert reason.startswith("A KV cache in q8_0 cuts prefill from ")
+    assert "per token" in reason
 
 
 def test_every_term_has_a_name_and_only_fixed_costs_are_no_cause() -> None:

@@ -162,10 +162,21 @@ def _term_told(point: WorkingPoint, compared: Comparison, after: Mapping[str, Se
     moves = {name: getattr(becomes, name) - getattr(was, name) for name in terms}
     name = max(moves, key=lambda name: abs(moves[name]))
     if abs(moves[name]) <= _SMALL * max(was.total, 1e-9):
-        return f"{subject} would hardly change a step of {_step(compared.before)}"
+        return f"{subject} {_of_prefill(compared, is_plural)}"
     verb = ("cut" if moves[name] < 0 else "raise") + ("" if is_plural else "s")
     ends = units.milliseconds(getattr(was, name)), units.milliseconds(getattr(becomes, name))
     return f"{subject} {verb} {NAMES[name]} from {ends[0]} to {ends[1]} a step"
+
+
+def _of_prefill(compared: Comparison, is_plural: bool) -> str:
+    """What a change does that leaves the steps without prompts as they are, as a predicate."""
+    before, after = compared.before, compared.after
+    moved = float(after.prefill_ns[0] - before.prefill_ns[0])
+    if abs(moved) <= _SMALL * float(before.total_ns[0]) or before.whole_tokens <= 0.0:
+        return f"would hardly change a step of {_step(before)}"
+    verb = ("cut" if moved < 0 else "raise") + ("" if is_plural else "s")
+    ends = [units.milliseconds(float(one.prefill_ns[0]) / before.whole_tokens) for one in (before, after)]
+    return f"{verb} prefill from {ends[0]} to {ends[1]} per token"
 
 
 def _subject(point: WorkingPoint, after: Mapping[str, Setting]) -> tuple[str, bool, tuple[str, ...]]:

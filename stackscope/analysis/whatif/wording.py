@@ -57,7 +57,8 @@ def _memory(point: WorkingPoint, left: dict[str, Setting]) -> list[str]:
     if k is not None and k == v:
         named.append(f"KV {k}")
         del left["kv_type_k"], left["kv_type_v"]
-        left.pop("flash_attention", None)
+        if left.get("flash_attention") is True:
+            del left["flash_attention"]  # A quantised cache needs it.
     return named
 
 
