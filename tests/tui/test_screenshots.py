@@ -79,7 +79,7 @@ def test_every_picture_can_be_taken() -> None:
 
 def test_pictures_are_those_that_are_declared_and_not_large() -> None:
     names = {picture.name for picture in read_pictures(PICTURES)}
-    files = [path for path in PICTURES.parent.iterdir() if path != PICTURES]
+    files = [path for path in PICTURES.parent.iterdir() if path != PICTURES and path.is_file()]
     assert {path.name: path.stat().st_size for path in files if path.stat().st_size > MOST_BYTES} == {}
     assert {path.stem for path in files} - {"README"} <= names
     if (PROFILES / "story.jsonl.zst").exists():

@@ -11,7 +11,6 @@ from typer.testing import CliRunner, Result
 from stackscope.cli import app
 from tests.unit.page_checker import check
 
-
 CHAT: Final = str(Path(__file__).parents[2] / "profiles" / "chat.jsonl.zst")
 COPY: Final = str(Path(__file__).parents[2] / "profiles" / "copy-ngram.jsonl.zst")
 

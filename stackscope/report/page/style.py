@@ -44,7 +44,7 @@ INK: Final = {
 
 _SHEET: Final = """
 *, *::before, *::after { box-sizing: border-box }
-html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth }
+html { -webkit-text-size-adjust: 100% }
 body { margin: 0; background: var(--background); color: var(--text);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
 main, header.top, footer { max-width: 1080px; margin: 0 auto; padding: 0 24px }
