@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from stackscope.analysis.comparing.comparison import Comparison
     from stackscope.analysis.comparing.digest import Digest
 
-WORTH_A_PROCESS: Final = 1 << 20
-"""Bytes of a recording from which on reading it takes longer than starting a process does (0.2 s)."""
+WORTH_A_PROCESS: Final = 4 << 20
+"""Bytes of a recording from which on reading it takes longer than starting a process does (0.4 s)."""
 
 
 def compare(paths: Sequence[Path | str], *, warmup_ns: int = 0, anyway: bool = False) -> Comparison:
@@ -35,7 +35,7 @@ def digests(paths: Sequence[Path | str], *, warmup_ns: int = 0) -> list[Digest]:
     """Every recording summed up, in their order. Large ones are read at the same time. Raises `SessionFileError`."""
     for path in paths:
         SessionReader(path)  # What cannot be read at all shows at once.
-    large = [path for path in paths if Path(path).stat().st_size >= WORTH_A_PROCESS]
+    large = [path for path in dict.fromkeys(paths) if Path(path).stat().st_size >= WORTH_A_PROCESS]
     others = large[1:]
     if not others:
         return [digest(path, warmup_ns=warmup_ns) for path in paths]

@@ -178,25 +178,26 @@ def _differences(versus: Versus, width: int) -> list[Text]:
     for area in ("configuration", "workload", "model", "machine"):
         found = [one for one in versus.differences if one.area == area]
         if found:
-            lines.append(row(area, [_difference(one) for one in found], width))
+            lines.append(row(area, [_difference(one, versus.letters) for one in found], width))
         else:
             same.append(area)
     rest = [one for one in versus.differences if one.area == "recording"]
     if rest:
-        lines.append(row("recording", [_difference(one) for one in rest], width))
+        lines.append(row("recording", [_difference(one, versus.letters) for one in rest], width))
     return [*lines, row("the same", same, width)] if same else lines
 
 
-def _difference(one: Difference) -> str:
+def _difference(one: Difference, letters: tuple[str, str]) -> str:
     settings = {target for option in OPTIONS for target in option.targets}
+    if one.name.startswith("with "):
+        return f"{one.name}: {letters[0 if one.a else 1]} only"
     name = epochs.named(one.name) if f"engine.{one.name}" in settings else one.name.replace("_", " ")
     return f"{name} {_plain(one.a)} → {_plain(one.b)}"
 
 
 def _plain(value: object) -> str:
     if isinstance(value, bool | int | float | str | tuple):
-        # The library describes itself in a long line, of which the first part has its version.
-        return epochs.spelled(value.partition(" | ")[0] if isinstance(value, str) else value)
+        return epochs.spelled(value)
     if isinstance(value, dict):
         return " ".join(f"{name} {_plain(part)}" for name, part in value.items()) or "none"
     return "none" if value is None else str(value)

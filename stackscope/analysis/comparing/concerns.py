@@ -193,7 +193,7 @@ def _machines(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[
     names = {one.name for one in found if one.area == "machine"}
     if names & {"host", "device"}:
         yield Concern(kind="machine", text="They ran on different machines.")
-    if "library" in names:
+    if any(name == "library" or name.startswith("with ") for name in names):
         yield Concern(kind="library", text="The inference library was not the same build.")
     pressures = [digest.machine.cpu_pressure for digest in (a, b)]
     one, other = pressures

@@ -82,8 +82,11 @@ def _workload(header: Header) -> dict[str, object]:
 
 
 def _machine(digest: Digest) -> dict[str, object]:
+    """Machine and library. The library describes itself in parts: its version, then the features that it uses."""
     header = digest.header
-    return {"host": header.host, "device": header.device, "library": header.library}
+    version, *features = (header.library or "").split(" | ")
+    used = {f"with {feature.strip(' |')}": True for feature in features if feature.strip(" |")}
+    return {"host": header.host, "device": header.device, "library": version or None, **used}
 
 
 def _recording(digest: Digest) -> dict[str, object]:
