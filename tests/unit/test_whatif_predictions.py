@@ -54,7 +54,7 @@ def point(concurrency: int, config: EngineConfig = WIDE) -> WorkingPoint:
 
 @cache
 def speed(concurrency: int, config: EngineConfig) -> float:
-    return truth(MACHINE, config, Traffic(concurrency=concurrency), 2500)
+    return truth(MACHINE, config, Traffic(concurrency=concurrency), 1000 if concurrency > 4 else 2000)
 
 
 def error(concurrency: int, changes: dict[str, Setting], config: EngineConfig = WIDE) -> float:

@@ -63,7 +63,7 @@ def _speculation(config: EngineConfig) -> Iterable[Candidate]:
     family = "speculation"
     if config.speculation != "off":
         yield Candidate(family, {"speculation": "off"})
-        yield Candidate("adaptive drafts", {"adaptive_draft": not config.adaptive_draft})
+        yield Candidate(family, {"adaptive_draft": not config.adaptive_draft})
     sources = ("ngram", "draft") if config.draft_model is not None else ("ngram",)
     for source in sources:
         for length in DRAFT_LENGTHS:
@@ -103,8 +103,8 @@ def _layout(config: EngineConfig) -> Iterable[Candidate]:
 
 
 def _cache(point: WorkingPoint) -> Iterable[Candidate]:
-    config = point.config
-    yield Candidate("prefix cache", {"prefix_cache": not config.prefix_cache})
+    config, family = point.config, "prefix cache"
+    yield Candidate(family, {"prefix_cache": not config.prefix_cache})
     if not config.prefix_cache:
         return
     cells = None if point.rules is None or point.model is None else point.rules.cells(config, point.model)
@@ -114,7 +114,7 @@ def _cache(point: WorkingPoint) -> Iterable[Candidate]:
     limits.append(None)
     for limit in limits:
         if limit != config.cache_tokens and limit != 0:
-            yield Candidate("cache limit", {"cache_tokens": limit})
+            yield Candidate(family, {"cache_tokens": limit})
 
 
 def _batch(config: EngineConfig) -> Iterable[Candidate]:

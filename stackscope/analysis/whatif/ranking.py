@@ -24,6 +24,8 @@ WORTH_SAYING: Final = 0.03
 """An interaction smaller than this (of ln) is not told."""
 LEAST_GAIN: Final = 1.01
 """Less is not recommended, however sure it is: it is no more than what the engine's speed drifts by."""
+MOST_PAIRS: Final = 3
+"""Recommended beside single changes."""
 MOST_CONTRADICTIONS: Final = 4
 
 
@@ -56,11 +58,12 @@ class Ranking(msgspec.Struct, frozen=True):
 
     @property
     def recommended(self) -> tuple[Ranked, ...]:
-        """The best of each family that gains beyond doubt, and pairs that gain more than any of those."""
+        """The best of each family that gains beyond doubt, and the best pairs that gain more than any of those."""
         chosen = [one for one in best_of_families(self.singles) if one.is_recommended]
         most = max((one.gain.value for one in chosen if one.gain is not None), default=1.0)
         more = most * LEAST_GAIN
-        chosen += [one for one in self.pairs if one.is_recommended and one.gain is not None and one.gain.value > more]
+        better = [one for one in self.pairs if one.is_recommended and one.gain is not None and one.gain.value > more]
+        chosen += better[:MOST_PAIRS]
         return tuple(sorted(chosen, key=_by_gain))
 
 

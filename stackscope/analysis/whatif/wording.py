@@ -19,7 +19,7 @@ _SOURCES = {"ngram": "n-gram drafts", "draft": "draft-model drafts"}
 def label(point: WorkingPoint, changes: Mapping[str, Setting]) -> str:
     """A change in a few words, as the subject of a sentence: `n-gram drafts of 3`, `KV q8_0`, `16 slots`."""
     left = dict(changes)
-    named = [*_speculation(point, left), *_memory(point, left)]
+    named = [*_speculation(point, left), *_memory(point, left), *_cache(left)]
     for name, value in left.items():
         if name.endswith("_max"):
             continue
@@ -59,6 +59,16 @@ def _memory(point: WorkingPoint, left: dict[str, Setting]) -> list[str]:
         del left["kv_type_k"], left["kv_type_v"]
         if left.get("flash_attention") is True:
             del left["flash_attention"]  # A quantised cache needs it.
+    return named
+
+
+def _cache(left: dict[str, Setting]) -> list[str]:
+    named = []
+    if "unified_kv" in left:
+        named.append("unified KV" if left.pop("unified_kv") else "split KV")
+    if "cache_tokens" in left:
+        limit = left.pop("cache_tokens")
+        named.append("no cache limit" if limit is None else f"a cache limit of {units.count(int(str(limit)))} tokens")
     return named
 
 

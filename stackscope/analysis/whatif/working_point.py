@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.whatif.contracts import AcceptanceCurve, Rules, StepTimes
 from stackscope.records import DraftKind, ModelSummary, PrefixShadow
 from stackscope.toggles import EngineConfig
+
+FULL: Final = 0.9
+"""Share of slots that must be busy for the engine, rather than the arrivals, to decide the rate."""
 
 
 class Decoding(msgspec.Struct, frozen=True, gc=False):
@@ -118,7 +122,3 @@ class WorkingPoint(msgspec.Struct, frozen=True, kw_only=True):
         if not self.demanded_per_token or self.computed_per_token is None:
             return None
         return self.computed_per_token / self.demanded_per_token
-
-
-FULL = 0.9
-"""Share of slots that must be busy for the engine, rather than the arrivals, to decide the rate."""
