@@ -93,9 +93,9 @@ def _long_context(tokens: float) -> dict[str, Any]:
 
 def _idle_prefixes(tokens: float) -> dict[str, Any]:
     """Prompts that never come again, of which the cache keeps so many tokens: every forward scans their cells."""
-    settings = {"cache_tokens": int(tokens), "context_tokens": 49152, "cache_paths": 200, "slots": 1}
+    settings = {"cache_tokens": int(tokens), "context_tokens": 40960, "cache_paths": 200, "slots": 1}
     workload = fixed("unique", 500, 100, 1)
-    blocks = (Block(seconds=2.0 + tokens / 5000), Block(seconds=FAULT_S))
+    blocks = (Block(seconds=2.0 + tokens / 2500), Block(seconds=FAULT_S))
     return {"stand": "small", "workload": workload, "settings": settings, "blocks": blocks}
 
 
@@ -136,7 +136,7 @@ def _causes() -> list[Scenario]:
         *_doses("corrupted draft", "low acceptance", (0.2, 0.1, 0.0), _corrupted),
         *_doses("draft = target", "draft overhead", (3, 5, 7), _own_draft),
         *_doses("long context", "KV and attention", (3072, 4608, 6144), _long_context),
-        *_doses("idle prefixes", "resident-prefix tax", (12288, 24576, 40960), _idle_prefixes),
+        *_doses("idle prefixes", "resident-prefix tax", (8192, 16384, 32768), _idle_prefixes),
         *_doses("long prompts", "prefill interference", (300, 500, 800), _long_prompts),
         *_doses("ragged", "batch fragmentation", (3, 5, 7), _ragged),
         *_doses("batch", "compute", (8, 16, 32), lambda n: _batched("lab", n)),
