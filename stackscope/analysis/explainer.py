@@ -19,7 +19,7 @@ from stackscope.analysis.whatif.breakevens import BreakEven, all_of
 from stackscope.analysis.whatif.predict import Predictor
 from stackscope.analysis.whatif.ranking import Ranking, rank
 from stackscope.analysis.whatif.watch import Watch
-from stackscope.records import ConfigEvent, DraftKind, Header, ModelSummary, Prediction, StepRecord, TrafficEvent
+from stackscope.records import Cause, ConfigEvent, DraftKind, Header, ModelSummary, Prediction, StepRecord, TrafficEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +35,16 @@ NAMING_NS: Final = (1_000_000_000, 3_000_000_000)
 RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
 """They are made anew no sooner than this, and no later: the first time is dear, as modules are imported for it."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
+
+
+class Stood(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that stood for some time."""
+
+    naming: Naming
+    """As it was last."""
+    ns: int
+    share: float
+    """Of the time from the first naming to the last, in which nothing may have been named."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +64,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     is_calibrated: bool = False
     unknown: dict[str, str] = {}
     """Parameters of the time model that the data cannot separate, or that were not measured, with the reason."""
+    stood: tuple[Stood, ...] = ()
+    """What was named since the session began, longest first."""
 
 
 class Explainer:
@@ -81,6 +93,9 @@ class Explainer:
         self._explanation = Explanation()
         self._name_from_ns = self._rank_from_ns = 0
         self._has_steps = False
+        self._stood: dict[Cause, tuple[Naming, int]] = {}
+        self._first_ns: int | None = None
+        self._named_ns = 0
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
@@ -132,6 +147,7 @@ class Explainer:
 
     def _name(self, at_ns: int) -> None:
         naming = self._follower.name(at_ns)
+        self._remember(naming, at_ns)
         evidence, model = self._follower.evidence, self._follower.fit.model()
         terms: tuple[tuple[str, float], ...] = ()
         if evidence is not None and evidence.terms is not None and evidence.steps > 0:
@@ -139,11 +155,26 @@ class Explainer:
         self._explanation = msgspec.structs.replace(
             self._explanation,
             naming=naming,
+            stood=self._standing(at_ns),
             terms=terms,
             residual=None if model is None else model.residual,
             is_calibrated=model is not None and model.is_calibrated,
             unknown={} if model is None else dict(model.unknown),
         )
+
+    def _remember(self, naming: Naming, at_ns: int) -> None:
+        """Add the time since the last naming to the name that stands at its end."""
+        if self._first_ns is None:
+            self._first_ns = self._named_ns = at_ns
+        since_ns, self._named_ns = max(at_ns - self._named_ns, 0), at_ns
+        if naming.name is not None:
+            _, ns = self._stood.get(naming.name, (naming, 0))
+            self._stood[naming.name] = naming, ns + since_ns
+
+    def _standing(self, at_ns: int) -> tuple[Stood, ...]:
+        whole = max(at_ns - (self._first_ns or 0), 1)
+        found = [Stood(naming=naming, ns=ns, share=min(ns / whole, 1.0)) for naming, ns in self._stood.values()]
+        return tuple(sorted(found, key=lambda one: -one.ns))
 
     def _rank(self, at_ns: int) -> None:
         predictor = self._predictor()

@@ -28,21 +28,30 @@ def replay(path: Path, options: RunOptions) -> int:
 
 def _summarise(path: Path, options: RunOptions) -> int:
     """Print what `run` printed at the end of it."""
+    from stackscope.analysis.explainer import Explainer
     from stackscope.analysis.summary import RunSummary
+    from stackscope.records import StepRecord
     from stackscope.report import output
     from stackscope.report.text import RunReport, summary
     from stackscope.session.reader import SessionReader
 
     reader = SessionReader(path)
     run = RunSummary(limits=options.limits.service)
+    explainer = Explainer()
+    last_ns = 0
     for record in reader:
         run.write(record)
+        explainer.write(record)
+        if isinstance(record, StepRecord):
+            last_ns = record.end_ns
+            explainer.explanation(last_ns)
     report = RunReport(
         result=run.result(),
         header=reader.header,
         workload=str(reader.header.workload.get("text", "")),
         recording=path,
         notes=() if reader.truncated is None else (reader.truncated,),
+        explanation=explainer.final(last_ns),
     )
     output.show(partial(summary, report))
     return 0

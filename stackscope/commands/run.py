@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.analysis.explainer import Explainer
 from stackscope.analysis.summary import RunSummary
-from stackscope.commands.interrupts import Interrupts
+from stackscope.commands.interrupts import SIGNALLED, Interrupts
 from stackscope.commands.progress import Progress
 from stackscope.engine import wire
+from stackscope.engine.allowances import Allowances
+from stackscope.engine.openmp import usable_cores
 from stackscope.engine.process import EngineProcess
 from stackscope.errors import StackscopeError
 from stackscope.launch import Failures, header_of, place_of_recording, start_sampler, with_models
-from stackscope.records import RequestRecord
-from stackscope.report import output
+from stackscope.records import RequestRecord, StepRecord
+from stackscope.report import explained, output
 from stackscope.report.text import RunReport, summary
 from stackscope.session.writer import check_destination, open_recording
 from stackscope.workload import check
@@ -26,11 +29,11 @@ from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
     from stackscope.config import RunOptions
+    from stackscope.records import AnyRecord
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig
 
-SIGNALLED: Final = 128
-"""Exit status after a signal, as shells count: this and its number."""
+EXPLAIN_NS: Final = 1_000_000_000
 
 LOOK_S: Final = 0.05
 """How often the loop looks for a signal, and the progress line at the clock, while the engine says nothing."""
@@ -51,6 +54,9 @@ class _Session:
         self._config = config
         self._facts = facts
         self._summary = RunSummary(limits=options.limits.service)
+        self._explainer = Explainer(rules=Allowances(usable_cores()))
+        self._explain_from_ns = 0
+        self._last_ns = 0
         self._notes: list[str] = []
         self._failures = Failures()
         self._destination = place_of_recording(
@@ -94,6 +100,7 @@ class _Session:
         if self._destination is not None:
             self._recorder = open_recording(self._destination, header)
         self._summary.write(header)
+        self._explainer.write(header)
         process.begin(header, self._recorder)
 
     def _recorder_cpu_ns(self) -> int | None:
@@ -116,13 +123,24 @@ class _Session:
                 self._notes.append(item.text)
             elif not isinstance(item, wire.Message):
                 self._summary.write(item)
+                self._explain(item)
                 progress.take(item)
                 if isinstance(item, RequestRecord):
                     self._failures.take(item)
 
+    def _explain(self, item: AnyRecord) -> None:
+        """Follow what limits, about once a second of the session."""
+        self._explainer.write(item)
+        if isinstance(item, StepRecord):
+            self._last_ns = item.end_ns
+            if item.end_ns >= self._explain_from_ns:
+                self._explain_from_ns = item.end_ns + EXPLAIN_NS
+                self._explainer.explanation(item.end_ns)
+
     def _report(self, process: EngineProcess) -> None:
         recording = None if self._recorder is None else self._recorder.path
         result = self._summary.result()
+        explanation = self._explainer.final(self._last_ns)
         header = process.header
         assert header is not None
         notes = [*self._notes, *self._failures.told()]
@@ -133,6 +151,7 @@ class _Session:
                 workload=describe(self._options.workload),
                 recording=recording,
                 notes=tuple(notes),
+                explanation=explanation,
             )
             output.show(partial(summary, report))
             return
@@ -153,5 +172,6 @@ class _Session:
             "failures": dict(self._failures.reasons),
             "notes": notes,
             **result.to_dict(),
+            "explanation": explained.document(explanation),
         }
         output.write(json.dumps(document, allow_nan=False) + "\n")

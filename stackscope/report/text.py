@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stackscope import units
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
+from stackscope.report import explained
 from stackscope.report.epochs import epochs
 from stackscope.report.layout import LABEL_WIDTH, aligned, bar, columns, hang, row
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackscope.analysis.distribution import Spread
+    from stackscope.analysis.explainer import Explanation
     from stackscope.analysis.summary import RunResult, Summary
     from stackscope.records import FinishReason, Header
     from stackscope.toggles import EngineConfig
@@ -61,6 +63,8 @@ class RunReport:
     recording: Path | None
     """Where the run is stored. `None`: nowhere."""
     notes: tuple[str, ...] = ()
+    explanation: Explanation | None = None
+    """`None`: nobody explained."""
 
 
 def summary(report: RunReport, width: int) -> Text:
@@ -73,6 +77,7 @@ def summary(report: RunReport, width: int) -> Text:
         blocks.append(_headline(result, width))
         blocks += [_latencies(result, width), epochs(result, width), _details(result, width)]
         blocks += [_phases(result, width), _costs(result, width)]
+        blocks.append([] if report.explanation is None else explained.lines(report.explanation, width))
     blocks.append([row("note", [note], width, style="yellow") for note in _notes(report)])
     if report.recording is not None:
         blocks.append([row("recording", [str(report.recording)], width)])

@@ -1,0 +1,105 @@
+"""What a run's summary says of why it was as fast as it was, and of what would change that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from rich.text import Text
+
+from stackscope import units
+from stackscope.report.layout import row
+
+if TYPE_CHECKING:
+    from stackscope.analysis.explainer import Explanation
+    from stackscope.analysis.whatif.ranking import Ranked
+    from stackscope.records import Estimate
+
+MOST_CHANGES: Final = 3
+MOST_NAMES: Final = 3
+
+
+def lines(explanation: Explanation, width: int) -> list[Text]:
+    """A block of the summary; empty where nothing is known."""
+    told = _limits(explanation, width)
+    if explanation.ranking is None:
+        return told
+    told += [row("would help" if n == 0 else "", _change(one), width) for n, one in enumerate(_best(explanation))]
+    if told and not _best(explanation):
+        told.append(row("would help", ["nothing that was predicted gains beyond doubt"], width))
+    told += [row("but", [sentence], width) for sentence in explanation.ranking.contradictions[:1]]
+    return told
+
+
+def _limits(explanation: Explanation, width: int) -> list[Text]:
+    """What was named for longest, with its claim; else why nothing is named."""
+    stood = explanation.stood[:MOST_NAMES]
+    if not stood:
+        sentence = explanation.naming.sentence
+        return [row("limited by", [f"not named: {sentence}"], width)] if explanation.naming.shares else []
+    first, *others = stood
+    head: list[str | Text] = [Text(str(first.naming.name), style="bold"), first.naming.sentence]
+    told = [row("limited by", head, width)]
+    if len(explanation.stood) > 1 or first.share < 1:
+        names = [f"{one.naming.name} {units.percent(one.share)} of the run" for one in (first, *others)]
+        told.append(row("", names, width, style="dim"))
+    finding = first.naming.finding
+    if finding is not None and finding.counterfactual:
+        told.append(row("", [finding.counterfactual], width, style="dim"))
+    return told
+
+
+def _best(explanation: Explanation) -> tuple[Ranked, ...]:
+    return () if explanation.ranking is None else explanation.ranking.recommended[:MOST_CHANGES]
+
+
+def _change(one: Ranked) -> list[str | Text]:
+    tokens = one.prediction.tokens
+    ratio = "" if tokens is None else units.change(tokens.value - 1, tokens.low - 1, tokens.high - 1)
+    return [Text(f"{one.label} {ratio}".strip(), style="bold"), one.prediction.reason.rstrip(".")]
+
+
+def document(explanation: Explanation) -> dict[str, object]:
+    """The same, and all else that is known, as plain JSON types. Ratios are after ÷ before, durations nanoseconds."""
+    naming, ranking = explanation.naming, explanation.ranking
+    return {
+        "name": naming.name,
+        "share": naming.share,
+        "sentence": naming.sentence,
+        "finding": msgspec.to_builtins(naming.finding),
+        "shares": dict(naming.shares),
+        "unexplained": naming.unexplained,
+        "rejected": msgspec.to_builtins(naming.rejected),
+        "notes": list(naming.notes),
+        "stood": [{"name": one.naming.name, "ns": one.ns, "share": one.share} for one in explanation.stood],
+        "time_model": {
+            "calibrated": explanation.is_calibrated,
+            "residual": explanation.residual,
+            "step_ns": dict(explanation.terms),
+            "unknown": explanation.unknown,
+        },
+        "changes": [] if ranking is None else [_predicted(one) for one in (*ranking.singles, *ranking.pairs)],
+        "contradictions": [] if ranking is None else list(ranking.contradictions),
+        "break_evens": [] if ranking is None else msgspec.to_builtins(ranking.break_evens),
+        "not_predicted": explanation.why_no_ranking if ranking is None else None,
+        "drafts": msgspec.to_builtins(explanation.drafts),
+    }
+
+
+def _predicted(one: Ranked) -> dict[str, object]:
+    prediction = one.prediction
+    return {
+        "change": one.label,
+        "settings": {name: after for name, (_, after) in prediction.changes.items()},
+        "recommended": one.is_recommended,
+        "tokens": _interval(prediction.tokens),
+        "ttft": _interval(prediction.ttft),
+        "step_gap": _interval(prediction.step_gap),
+        "memory_bytes": prediction.memory_bytes,
+        "then_limits": prediction.bottleneck,
+        "reason": prediction.reason,
+    }
+
+
+def _interval(estimate: Estimate | None) -> dict[str, float] | None:
+    return None if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}

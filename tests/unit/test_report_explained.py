@@ -1,0 +1,77 @@
+"""What a run's summary and its JSON say of why it was as fast as it was."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+
+from stackscope.analysis.explainer import Explanation
+from stackscope.report import explained
+from tests.explained_story import SECOND, explainer, seen, story
+
+
+@cache
+def at_the_end() -> Explanation:
+    one = explainer()
+    last_ns = 0
+    for record in story():
+        one.write(record)
+        end_ns = getattr(record, "end_ns", 0)
+        if end_ns > last_ns + SECOND:
+            last_ns = end_ns
+            one.explanation(last_ns)
+    return one.final(last_ns)
+
+
+def text(explanation: Explanation, width: int = 100) -> str:
+    return "\n".join(line.plain for line in explained.lines(explanation, width))
+
+
+def test_what_stood_longest_is_said_first_with_its_claim_and_bound() -> None:
+    explanation = at_the_end()
+    shares = [one.share for one in explanation.stood]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1.0 + 1e-9
+    shown = text(explanation)
+    first = explanation.stood[0].naming
+    assert first.name is not None
+    assert f"limited by    {first.name}" in shown
+    assert first.sentence[:30] in shown
+    assert "of the run" in shown
+    assert "without it a step would take" in shown
+
+
+def test_what_would_help_comes_with_interval_and_reason() -> None:
+    snapshot = next(one for one in seen() if one.verdict.next)
+    assert snapshot.explanation is not None
+    assert snapshot.explanation.ranking is not None
+    shown = text(snapshot.explanation)
+    best = snapshot.explanation.ranking.recommended[0]
+    assert f"would help    {best.label} +" in shown
+    assert "%" in shown
+    assert "[" in shown
+
+
+def test_before_any_step_nothing_is_said() -> None:
+    assert explained.lines(Explanation(), 80) == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_lines_keep_to_the_width(width: int) -> None:
+    assert max(map(len, text(at_the_end(), width).splitlines())) <= width
+
+
+def test_the_document_is_plain_json_with_everything() -> None:
+    document = json.loads(json.dumps(explained.document(at_the_end()), allow_nan=False))
+    assert sum(document["shares"].values()) == pytest.approx(1.0)
+    assert document["stood"][0]["share"] > 0
+    assert {one["change"] for one in document["changes"]} >= {"prefix cache off", "1 thread"}
+    known = [one for one in document["changes"] if one["tokens"] is not None]
+    assert all(one["tokens"]["low"] <= one["tokens"]["value"] <= one["tokens"]["high"] for one in known)
+    assert all(one["reason"] for one in document["changes"])
+    assert document["rejected"]
+    assert document["break_evens"]
+    empty = explained.document(Explanation())
+    assert empty["not_predicted"] == "No step has run yet."
