@@ -63,19 +63,18 @@ TRACKS = (
 )
 
 COUNTERS = (
-    (perfetto.BANDWIDTH, "GB/s", "Bytes of the target's forward, by the ledger, ÷ its decode phase; 0 while it idles."),
+    (*perfetto.BANDWIDTH, "Bytes of the target's forward, by the ledger, ÷ its decode phase; 0 while it idles."),
     (
-        perfetto.ACCEPTANCE,
-        "%",
+        *perfetto.ACCEPTANCE,
         "Drafted tokens that entered the output, of a step that verified any; stands until the next such step.",
     ),
-    (perfetto.DRAFTS, "tokens", "Of a step: accepted and rejected."),
-    (perfetto.KV_CELLS, "tokens", "Occupied cells after the step."),
-    (perfetto.QUEUE, "requests", "Waiting when the forward began."),
-    (perfetto.SLOTS_BUSY, "slots", "Holding a request."),
-    (perfetto.CPU, "%", "Of all cores of the machine."),
-    (perfetto.RESIDENT, "MB", "Of the engine process."),
-    (perfetto.GPU.format("N"), "GB/s", "By the GPU's own counters."),
+    (perfetto.DRAFTS, "accepted, rejected", "Tokens of a step."),
+    (*perfetto.KV_CELLS, "Cells after the step, cached prefixes included."),
+    (*perfetto.QUEUE, "Waiting when the forward began."),
+    (*perfetto.SLOTS_BUSY, "Slots that held a request."),
+    (*perfetto.CPU, "Of all cores of the machine."),
+    (*perfetto.RESIDENT, "Resident memory of the engine process."),
+    (*perfetto.gpu_traffic("N"), "By the GPU's own counters."),
 )
 
 TRACE = """\
@@ -102,7 +101,7 @@ def document() -> str:
     """The whole page."""
     trace = TRACE.format(
         tracks=table(("group", "track", "what is on it"), *TRACKS),
-        counters=table(("counter", "unit", "meaning"), *COUNTERS),
+        counters=table(("counter", "series", "meaning"), *COUNTERS),
     )
     return "\n".join([INTRODUCTION, *[section(each) for each in TABLES], trace])
 

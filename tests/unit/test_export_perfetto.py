@@ -15,7 +15,7 @@ import pytest
 from stackscope.records import ConfigEvent, HardwareSample, Mark, Phases, RequestRecord, StepRecord, TrafficEvent
 from stackscope.report.export import perfetto
 from stackscope.report.export.export import export
-from stackscope.report.export.perfetto import CHANGES_TRACK, ENGINE, REQUESTS, SLOTS, STEPS_TRACK, Tracer
+from stackscope.report.export.perfetto import CHANGES_TRACK, ENGINE, REQUESTS, SLOTS, STEPS_TRACK, Level, Tracer
 from stackscope.session.reader import SessionReader, read_session
 from tests.unit.record_builders import make_header, make_request, make_step
 from tests.unit.report_sessions import steps as report_steps
@@ -92,6 +92,10 @@ def counters(events: list[Any], name: str) -> list[tuple[int, dict[str, float]]]
     return [(nanoseconds(e["ts"]), e["args"]) for e in events if e["ph"] == "C" and e["name"] == name]
 
 
+def levels(events: list[Any], level: Level) -> list[tuple[int, float]]:
+    return [(at_ns, values[level.series]) for at_ns, values in counters(events, level.name)]
+
+
 def test_counters_say_what_the_steps_were() -> None:
     first, second = report_steps(2)
     second = msgspec.structs.replace(second, queue=3, kv_cells=2_400)
@@ -101,11 +105,11 @@ def test_counters_say_what_the_steps_were() -> None:
         (first.start_ns, {"accepted": 8, "rejected": 4}),  # four sequences, of three drafted two accepted each
         (second.start_ns, {"accepted": 0, "rejected": 12}),
     ]
-    assert counters(events, perfetto.ACCEPTANCE) == [
-        (first.start_ns, {"value": pytest.approx(100 * 8 / 12)}), (second.start_ns, {"value": 0.0}),
+    assert levels(events, perfetto.ACCEPTANCE) == [
+        (first.start_ns, pytest.approx(100 * 8 / 12)), (second.start_ns, 0.0),
     ]  # fmt: skip
-    assert counters(events, perfetto.QUEUE) == [(first.start_ns, {"value": 0}), (second.start_ns, {"value": 3})]
-    assert counters(events, perfetto.KV_CELLS) == [(first.end_ns, {"value": 2_345}), (second.end_ns, {"value": 2_400})]
+    assert levels(events, perfetto.QUEUE) == [(first.start_ns, 0), (second.start_ns, 3)]
+    assert levels(events, perfetto.KV_CELLS) == [(first.end_ns, 2_345), (second.end_ns, 2_400)]
 
 
 def test_modelled_bandwidth_is_the_ledger_s_bytes_over_the_forward_and_falls_while_idle() -> None:
@@ -115,18 +119,18 @@ def test_modelled_bandwidth_is_the_ledger_s_bytes_over_the_forward_and_falls_whi
     assert header.model is not None
     step = make_step(0)
     later = make_step(1, start_ns=step.end_ns + 1_000)
-    found = counters(events_of(step, later, header=header), perfetto.BANDWIDTH)
+    found = levels(events_of(step, later, header=header), perfetto.BANDWIDTH)
     expected = Ledger(header.model).account(step).total_bytes / step.phases.decode  # bytes per ns are GB/s
     assert found[0][0] == step.start_ns
-    assert found[0][1]["value"] == pytest.approx(expected)
-    assert found[1] == (step.end_ns, {"value": 0.0})
+    assert found[0][1] == pytest.approx(expected)
+    assert found[1] == (step.end_ns, 0.0)
     assert len(found) == 3
 
 
 def test_what_is_not_known_has_no_counter() -> None:
     header = make_header(model=None, source="attach", capabilities=("phases",))
     names = {e["name"] for e in events_of(*report_steps(3), header=header) if e["ph"] == "C"}
-    assert names == {perfetto.KV_CELLS}
+    assert names == {perfetto.KV_CELLS.name}
     blind = make_header(source="attach", capabilities=("slots",))
     slices = {e["name"] for e in events_of(make_step(), header=blind) if e["ph"] == "X" and e["pid"] == ENGINE}
     assert slices == {"step"}
@@ -134,7 +138,7 @@ def test_what_is_not_known_has_no_counter() -> None:
 
 def test_nothing_drafted_has_no_acceptance() -> None:
     events = events_of(make_step(0), make_step(1))
-    assert counters(events, perfetto.ACCEPTANCE) == counters(events, perfetto.DRAFTS) == []
+    assert counters(events, perfetto.ACCEPTANCE.name) == counters(events, perfetto.DRAFTS) == []
 
 
 def test_the_life_of_a_request() -> None:
@@ -224,6 +228,7 @@ BREAKAGES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "unknown metadata": lambda events: _first(events, "M").update(name="colour"),
     "unnamed track": lambda events: _first(events, "X").update(tid=99),
     "unnamed group": lambda events: _first(events, "C").update(pid=99),
+    "number of another group": lambda events: _first(events, "C").update(tid=11, pid=4),
     "named twice": lambda events: events.append(_first(events, "M")),
     "overlap": lambda events: _first(events, "X").update(dur=1_500),
     "never ends": lambda events: events.remove(_first(events, "e")),

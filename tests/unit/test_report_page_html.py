@@ -153,6 +153,40 @@ def test_limits_bring_goodput() -> None:
     assert rows_of(check(page(figures_of("chat"))))["goodput"][0] == "–"  # among all metrics only, as unknown
 
 
+# The checker itself
+
+BREAKAGES: Final = {
+    "a script": ("</body>", "<script>1</script></body>"),
+    "a picture from elsewhere": ("</main>", '<p><img src="http://e.example/x.png"/></p></main>'),
+    "a link to elsewhere": ('href="#figures"', 'href="http://e.example"'),
+    "a link to nowhere": ('href="#figures"', 'href="#nowhere"'),
+    "a font from elsewhere": ("</style>", "p { background: url(x.png) }</style>"),
+    "an import": ("</style>", "@import 'x.css';</style>"),
+    "no policy": ("default-src 'none'", "default-src *"),
+    "an element left open": ("</figcaption>", ""),
+    "an element closed twice": ("</main>", "</main></main>"),
+    "an entity that is none": ("Stackscope report", "Stackscope & report"),
+    "an id twice": ('id="figures"', 'id="latency"'),
+    "a head without scope": (' scope="col"', ""),
+    "a chart without words": ('id="throughput-0-desc"', 'id="other"'),
+    "a chart without data": ('class="line c0"', 'class="nothing"'),
+    "a handler": ("<main>", '<main onclick="x()">'),
+    "a style of its own": ("<main>", '<main style="color: red">'),
+    "no doctype": ("<!DOCTYPE html>", ""),
+}
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_the_checker_sees_what_is_wrong(name: str, story: str) -> None:
+    old, new = BREAKAGES[name]
+    assert old in story
+    broken = story.replace(old, new)
+    if name == "a chart without data":
+        broken = broken.replace('class="area c0"', 'class="nothing"').replace('class="dot c0"', 'class="nothing"')
+    with pytest.raises((AssertionError, ElementTree.ParseError)):
+        check(broken)
+
+
 # What is not known
 
 

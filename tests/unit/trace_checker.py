@@ -81,6 +81,11 @@ def _check_names(events: list[Any]) -> None:
     assert len(processes) == len(set(processes))
     assert len(tracks) == len(set(tracks))
     assert {event["pid"] for event in events} <= set(processes)
+    # Perfetto looks a track up by its number alone when it names it.
+    groups: dict[int, set[int]] = defaultdict(set)
+    for event in events:
+        groups[event["tid"]].add(event["pid"])
+    assert all(len(pids) == 1 for pids in groups.values()), groups
     assert {(event["pid"], event["tid"]) for event in events if event["ph"] in "Xi"} <= set(tracks)
 
 

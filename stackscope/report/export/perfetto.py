@@ -6,7 +6,7 @@ which the engine's loop goes through them, and fill the step exactly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackscope import units
 from stackscope.analysis.live.events import label_of
@@ -35,18 +35,32 @@ if TYPE_CHECKING:
 
 ENGINE, SLOTS, REQUESTS, MACHINE = 1, 2, 3, 4
 """Groups of tracks (processes, in the format)."""
-STEPS_TRACK, CHANGES_TRACK = 1, 2
-"""Tracks of the engine (threads, in the format)."""
+STEPS_TRACK, CHANGES_TRACK, FIRST_SLOT_TRACK = 11, 12, 100
+"""Tracks (threads, in the format). Perfetto names a track by its number alone, which must be the only one of the trace;
+what belongs to a group as a whole has the group's own number."""
 
-BANDWIDTH: Final = "bandwidth in forwards, modelled (GB/s)"
-ACCEPTANCE: Final = "acceptance of the step (%)"
+
+class Level(NamedTuple):
+    """A counter."""
+
+    name: str
+    series: str
+    """What is counted, or its unit: Perfetto puts it behind the name."""
+
+
+BANDWIDTH: Final = Level("bandwidth in forwards, modelled", "GB/s")
+ACCEPTANCE: Final = Level("acceptance of the step", "%")
 DRAFTS: Final = "drafted tokens"
-KV_CELLS: Final = "KV cells"
-QUEUE: Final = "queue"
-SLOTS_BUSY: Final = "slots busy"
-CPU: Final = "CPU (%)"
-RESIDENT: Final = "engine memory (MB)"
-GPU: Final = "GPU {} DRAM, measured (GB/s)"
+KV_CELLS: Final = Level("KV cells", "occupied")
+QUEUE: Final = Level("queue", "requests")
+SLOTS_BUSY: Final = Level("slots", "busy")
+CPU: Final = Level("CPU", "%")
+RESIDENT: Final = Level("engine memory", "MB")
+
+
+def gpu_traffic(number: object) -> Level:
+    """DRAM traffic of a GPU, measured."""
+    return Level(f"GPU {number} DRAM, measured", "GB/s")
 
 
 class Tracer:
@@ -56,9 +70,11 @@ class Tracer:
         self._put = put
         self._unknown = unknown_needs(header)
         self._priced = Priced(header)
-        self._slots = SlotTracks(SLOTS, put)
-        self._levels: dict[str, float] = {}
-        """Counters that stand, by name: they are put when they change."""
+        self._slots = SlotTracks(SLOTS, FIRST_SLOT_TRACK, put)
+        self._levels: dict[Level, float] = {}
+        """Counters that stand: they are put when they change."""
+        self._drafted = 0
+        """As last put."""
         self._end_ns: int | None = None
         """Of the last step."""
         for order, (pid, name) in enumerate(
@@ -140,9 +156,9 @@ class Tracer:
         if "acceptance" not in self._unknown and not step.aborted:
             drafted = sum([work.drafted for work in step.work])
             committed = sum([min(work.accepted, work.emitted) for work in step.work])
-            if drafted > 0 or self._levels.get(DRAFTS, 0) > 0:
-                self._levels[DRAFTS] = drafted
-                self._put(counter(ENGINE, DRAFTS, at_ns, accepted=committed, rejected=drafted - committed))
+            if drafted > 0 or self._drafted > 0:
+                self._drafted = drafted
+                self._put(counter(ENGINE, DRAFTS, at_ns, {"accepted": committed, "rejected": drafted - committed}))
             if drafted > 0:
                 self._level(ENGINE, ACCEPTANCE, at_ns, 100 * committed / drafted)
         self._level(ENGINE, KV_CELLS, step.end_ns, step.kv_cells)
@@ -150,10 +166,10 @@ class Tracer:
             self._level(ENGINE, QUEUE, at_ns, step.queue)
             self._level(ENGINE, SLOTS_BUSY, at_ns, step.slots_busy)
 
-    def _level(self, pid: int, name: str, at_ns: int, value: float) -> None:
-        if self._levels.get(name) != value:
-            self._levels[name] = value
-            self._put(counter(pid, name, at_ns, value=value))
+    def _level(self, pid: int, level: Level, at_ns: int, value: float) -> None:
+        if self._levels.get(level) != value:
+            self._levels[level] = value
+            self._put(counter(pid, level.name, at_ns, {level.series: value}))
 
     def _request(self, request: RequestRecord) -> None:
         """Its life as nested parts: queue, prefill, decode."""
@@ -197,5 +213,5 @@ class Tracer:
             self._level(MACHINE, RESIDENT, sample.at_ns, sample.rss_bytes / 1e6)
         for place, gpu in enumerate(sample.gpus or ()):
             if gpu.dram_bytes_per_s is not None:
-                name = GPU.format(place if gpu.index is None else gpu.index)
-                self._level(MACHINE, name, sample.at_ns, gpu.dram_bytes_per_s / 1e9)
+                level = gpu_traffic(place if gpu.index is None else gpu.index)
+                self._level(MACHINE, level, sample.at_ns, gpu.dram_bytes_per_s / 1e9)

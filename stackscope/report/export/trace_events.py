@@ -43,9 +43,9 @@ def instant(pid: int, tid: int, name: str, at_ns: int, args: Args | None = None)
     return event | {"args": known(args)} if args else event
 
 
-def counter(pid: int, name: str, at_ns: int, **values: float) -> TraceEvent:
-    """A level from then on, as one or more series."""
-    return {"ph": "C", "pid": pid, "tid": 0, "name": name, "ts": microseconds(at_ns), "args": values}
+def counter(pid: int, name: str, at_ns: int, values: Mapping[str, float]) -> TraceEvent:
+    """Levels from then on, by series."""
+    return {"ph": "C", "pid": pid, "tid": pid, "name": name, "ts": microseconds(at_ns), "args": values}
 
 
 def asynchronous(
@@ -53,7 +53,7 @@ def asynchronous(
 ) -> TraceEvent:
     """Beginning (`b`) or end (`e`) of something that may overlap others; what has the same id nests."""
     event: TraceEvent = {
-        "ph": ph, "pid": pid, "tid": 0, "cat": category, "id": f"0x{id:x}", "name": name, "ts": microseconds(at_ns),
+        "ph": ph, "pid": pid, "tid": pid, "cat": category, "id": f"0x{id:x}", "name": name, "ts": microseconds(at_ns),
     }  # fmt: skip
     return event | {"args": known(args)} if args else event
 
@@ -61,8 +61,8 @@ def asynchronous(
 def process_name(pid: int, name: str, *, order: int) -> list[TraceEvent]:
     """What a group of tracks is called, and where it stands."""
     return [
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": {"sort_index": order}},
+        {"ph": "M", "pid": pid, "tid": pid, "name": "process_name", "args": {"name": name}},
+        {"ph": "M", "pid": pid, "tid": pid, "name": "process_sort_index", "args": {"sort_index": order}},
     ]
 
 

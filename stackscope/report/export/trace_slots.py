@@ -50,8 +50,10 @@ class SlotTracks:
     A stay goes from its first step to the end of its last one, steps that left it out included.
     """
 
-    def __init__(self, pid: int, put: Callable[[TraceEvent], None]) -> None:
+    def __init__(self, pid: int, first_tid: int, put: Callable[[TraceEvent], None]) -> None:
+        """Slot 0 is the track `first_tid` of the group `pid`, and the others follow."""
         self._pid = pid
+        self._first_tid = first_tid
         self._put = put
         self._held: dict[int, _Held] = {}
         self._named: set[int] = set()
@@ -85,7 +87,7 @@ class SlotTracks:
         held = self._held.pop(slot, None)
         if held is None:
             return
-        tid = slot + 1
+        tid = self._first_tid + slot
         if slot not in self._named:
             self._named.add(slot)
             for event in track_name(self._pid, tid, f"slot {slot}"):
