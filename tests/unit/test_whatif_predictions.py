@@ -107,6 +107,30 @@ def test_the_prefix_cache_is_predicted_on_and_off(prefix_cache: bool) -> None:
     assert prediction.ttft.low > 1.5 if prefix_cache else prediction.ttft.high < 0.6
 
 
+def test_the_first_token_comes_sooner_by_the_steps_that_are_saved() -> None:
+    """A prompt of 300 takes two steps of at most 256 rows; the 90 that a cache leaves of it take one."""
+    traffic = Traffic(concurrency=4, prompt=300, output=60, idle_cells=15_000)
+    before = recorded(MACHINE, WIDE, traffic, 1500)
+    made: tuple[dict[str, Setting], ...] = ({"prefix_cache": True}, {"token_budget": 512})
+    for changes in made:
+        prediction = predict(before, changes)
+        later = recorded(MACHINE, msgspec.structs.replace(WIDE, **changes), traffic, 1500)
+        assert prediction.ttft is not None
+        assert before.ttft_ns is not None
+        assert later.ttft_ns is not None
+        assert math.log(prediction.ttft.value / (later.ttft_ns / before.ttft_ns)) == pytest.approx(0.0, abs=0.15)
+
+
+def test_nothing_is_said_of_latencies_where_prompts_crowd_out_decoding() -> None:
+    """Chunks of 48 rows beside 16 that decode: prompts of 300 need more steps than there are."""
+    at = recorded(MACHINE, WIDE, Traffic(concurrency=16, prompt=300, output=60), 1000)
+    prediction = predict(at, {"token_budget": 64})
+    assert prediction.tokens is not None
+    assert prediction.ttft is None
+    assert prediction.step_gap is None
+    assert prediction.tokens.high / prediction.tokens.low > 1.1
+
+
 def test_latencies_follow_what_was_recorded_after_the_change() -> None:
     made: tuple[dict[str, Setting], ...] = (
         {"speculation": "draft", "draft_length": 3}, {"token_budget": 32}, {"slots": 2},

@@ -158,6 +158,20 @@ def test_a_larger_budget_takes_more_only_of_prompts_that_did_not_fit() -> None:
     assert times == pytest.approx(50 / 120)
 
 
+def test_a_chunk_that_was_cut_short_leaves_the_rest_to_the_next() -> None:
+    """253 of 300 rows fitted; drafts now take 3 of the room: forwards of 250, 1.2 % more of them."""
+    [chunk], times = rechunked((Chunk(0, 253, 300),), Prompts(), 250, True)
+    assert chunk.new == 250
+    assert times == pytest.approx(253 / 250)
+
+
+def test_two_chunks_of_which_the_cache_leaves_little_become_one() -> None:
+    """Of 253 and 47 rows, 30 % are left: 90 rows in one forward, of which the two recorded ones are 84 % and 16 %."""
+    first, second = (rechunked((Chunk(c, n, 300),), Prompts(0.3), 253, n == 253) for c, n in ((0, 253), (253, 47)))
+    assert [one.new for one in (*first[0], *second[0])] == [90, 90]
+    assert first[1] + second[1] == pytest.approx(1.0)
+
+
 def test_what_the_cache_finds_is_not_computed_and_ends_where_it_did() -> None:
     [chunk], times = rechunked((Chunk(0, 100, 100),), Prompts(0.3), 256, False)
     assert (chunk.cached, chunk.new) == (70, 30)

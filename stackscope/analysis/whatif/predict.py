@@ -29,8 +29,12 @@ LEAST_UNSEEN: Final = 0.005
 VAGUE: Final = 3.0
 """An interval whose ends differ by more than this factor is no prediction."""
 CROWDED: Final = 0.9
-"""Where nearly every step has a prompt in it, fewer requests decode at a time than before: by how much is not
-followed, and nothing is said of latencies."""
+"""Where so many of the steps have a prompt in them, fewer requests decode at a time than before. By how much is not
+followed: nothing is said of gaps, and the interval of the speed is wider by `CROWDED_ERROR` (of ln)."""
+CROWDED_ERROR: Final = 0.05
+BUSY: Final = 0.6
+"""Where so many of the steps have a prompt in them, prompts begin to wait for each other, which is not followed either:
+nothing is said of the time to the first token."""
 _NEGLIGIBLE_WAIT: Final = 0.1
 """Share of the time to the first token that an open loop's queue may have for it to be said how it changes."""
 _ROUNDS_OF_LOAD: Final = 3
@@ -105,7 +109,9 @@ class Predictor:
         assert not isinstance(later, str)
         if earlier.total_ns[0] <= 0.0 or later.total_ns[0] <= 0.0:
             return "The recent steps did no work that could be compared."
-        spread = np.exp(_unseen(self.point, earlier, later) * normals("model"))
+        is_crowded = later.crowding > max(CROWDED, earlier.crowding)
+        unseen = math.hypot(_unseen(self.point, earlier, later), CROWDED_ERROR if is_crowded else 0.0)
+        spread = np.exp(unseen * normals("model"))
         was, becomes = self._speeds(earlier), self._speeds(later)
         if isinstance(was, str):
             return was
@@ -114,12 +120,15 @@ class Predictor:
         arrivals = was.is_of_arrivals and becomes.is_of_arrivals
         ratio = becomes.values / was.values
         tokens = estimate(ratio if arrivals else ratio * spread)
-        is_crowded = later.crowding > max(CROWDED, earlier.crowding)
         gap = None
         if earlier.gap_ns[0] > 0.0 and later.gap_ns[0] > 0.0 and not is_crowded:
             gap = estimate(later.gap_ns / earlier.gap_ns * spread)
         overrun = self.point.follows_arrivals and not becomes.is_of_arrivals
-        ttft = None if overrun or is_crowded else self._ttft(earlier, later, ratio, spread)
+        ttft = (
+            None
+            if overrun or later.crowding > max(BUSY, earlier.crowding)
+            else self._ttft(earlier, later, ratio, spread)
+        )
         return Comparison(
             before=earlier,
             after=later,

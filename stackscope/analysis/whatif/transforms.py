@@ -198,17 +198,18 @@ def rechunked(
 ) -> tuple[tuple[Chunk, ...], float]:
     """The chunks of one forward of at most `room` prompt rows, and how many such forwards compute the same prompts.
 
-    Prompts that did not fit before (`was_full`) take larger chunks when there is room, as far as they go. What changes
-    its size ends where it did, or lies in the middle of what it stands for.
+    A chunk of a longer prompt is as large as there is room, and takes from the prompt's other chunks or leaves to them;
+    but only if it was limited by room before (`was_full`), or less is computed now. What changes its size ends where
+    it did, or lies in the middle of what it stands for.
     """
     wanted = [_wanted(chunk, prompts) for chunk in chunks]
-    total = sum(wanted)
+    limits = [chunk.computed * one / chunk.new for chunk, one in zip(chunks, wanted, strict=True)]
+    total, whole = sum(wanted), sum(limits)
     sizes = list(wanted)
     if total > room:
-        pieces = math.ceil(total / room)
-        sizes = [one / pieces for one in wanted]
-    elif was_full and total < room:
-        limits = [chunk.computed * one / chunk.new for chunk, one in zip(chunks, wanted, strict=True)]
+        part = room / total if whole > total * (1.0 + 1e-9) else 1.0 / math.ceil(total / room)
+        sizes = [one * part for one in wanted]
+    elif total < room and (was_full or total < sum([chunk.new for chunk in chunks])):
         sizes = [max(one, min(limit, one * room / total)) for one, limit in zip(wanted, limits, strict=True)]
     rows = [max(1, round(size)) for size in sizes]
     times = total / sum(rows)
