@@ -121,6 +121,28 @@ class TestWeights:
         assert spread(seeing, one_row(0), firm)[1] < 0.6 * spread(blind, one_row(0), vague)[1]
         assert "Q4_0" not in firm.unknown["weights"]
 
+    @pytest.mark.parametrize("changes", [{"place": "cache"}, {"busy": True}], ids=["cache", "busy"])
+    def test_rates_of_another_place_or_of_a_disturbed_machine_are_not_set_against_these(
+        self, changes: dict[str, object]
+    ) -> None:
+        """At 100 GB/s in the cache, or on a machine that others slowed: the bytes say more."""
+        machine, small = Machine(), quantised(Machine())
+        plain = machine.calibrated(noise=0.01)
+        place = "cache" if "place" in changes else "memory"
+        rate = TypeRate(type="q4_0", place=place, vector_bytes_per_s=about(100e9), matrix_rows=512)  # type: ignore[arg-type]
+        other = msgspec.structs.replace(
+            _for_model(plain, "another.gguf"), types=(rate,),
+            is_quiet="busy" not in changes, foreign_share=1.0 if "busy" in changes else 0.0,
+        )  # fmt: skip
+        fit = Fit(plain, [other])
+        fit.begin(CONFIG, machine.pricing)
+        fit.add(machine.traffic(500, noise=0.01))
+        model = fit.model()
+        assert model is not None
+        derived = said(model, msgspec.structs.replace(CONFIG, model="/x/synthetic-Q4_0.gguf"), small.pricing)
+        ratio = derived.terms(one_row(0)).weights / model.terms(one_row(0)).weights
+        assert ratio == pytest.approx(0.28125, rel=0.02)
+
     def test_a_model_of_twice_the_blocks_takes_twice_the_reading(self) -> None:
         machine = Machine()
         bigger = make_model(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from stackscope.analysis.timing.beliefs import BODY_ROLES
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class _Mix(NamedTuple):
 
 def weights_change(mine: ForwardDesign, other: ForwardDesign, ceilings: Sequence[Ceilings]) -> Change:
     """What the ledgers of two models and measured rates say of their difference."""
-    rates = {rate.type.lower(): rate for one in reversed(ceilings) for rate in one.types}
+    rates = _comparable(mine, ceilings)
     place, place_sd = _place(mine, other, ceilings)
     before, after = mine.ledger.model, other.ledger.model
     used = {tensor.type.lower() for tensor in before.tensors}
@@ -74,6 +76,30 @@ def weights_change(mine: ForwardDesign, other: ForwardDesign, ceilings: Sequence
     elif before != after:
         unknown["weights"] = "the other weights were never measured as a whole"
     return Change(parts[0], parts[1], unknown)
+
+
+def _comparable(mine: ForwardDesign, ceilings: Sequence[Ceilings]) -> dict[str, TypeRate]:
+    """Rates of storage types that may be set against each other, by type.
+
+    Those of a disturbed machine are not set against those of a calm one, nor reading in the cache against reading in
+    memory: a type that was only measured elsewhere counts by its bytes.
+    """
+    calm = [one for one in ceilings if not one.is_busy]
+    cache = next((one.cache_bytes for one in ceilings if one.cache_bytes is not None), None)
+    here = "cache" if cache is not None and not mine.is_gpu and _fits(mine, cache) else "memory"
+    found: dict[str, TypeRate] = {}
+    for one in reversed(calm or ceilings):
+        for rate in one.types:
+            is_here = mine.is_gpu or rate.place == here
+            known = found.get(rate.type.lower())
+            if known is not None and known.vector_bytes_per_s is not None and not is_here:
+                continue
+            found[rate.type.lower()] = rate if is_here else msgspec.structs.replace(rate, vector_bytes_per_s=None)
+    return found
+
+
+def _fits(design: ForwardDesign, cache: int) -> bool:
+    return design.body_bytes + design.ledger.weights.head.bytes < 0.8 * cache
 
 
 def _mix(model: ModelSummary, roles: Iterable[str], rates: Mapping[str, TypeRate]) -> _Mix:
@@ -107,8 +133,10 @@ def _part(
 
     A type's unknown rate counts by how much its share of the time changes: what is in both leaves the ratio.
     """
-    first, first_sd = _ratio(before.first, after.first, rates, used)
-    each, each_sd = _ratio(before.each, after.each, rates, used)
+    read = {kind for kind, rate in rates.items() if rate.vector_bytes_per_s is not None}
+    multiplied = {kind for kind, rate in rates.items() if rate.matrix_flops_per_s is not None}
+    first, first_sd = _ratio(before.first, after.first, read, used)
+    each, each_sd = _ratio(before.each, after.each, multiplied, used)
     if place_sd > 0.0:
         first_sd["place"] = place_sd
     is_other = set(before.first) != set(after.first)
@@ -116,7 +144,7 @@ def _part(
 
 
 def _ratio(
-    before: dict[str, float], after: dict[str, float], rates: Mapping[str, TypeRate], used: set[str]
+    before: dict[str, float], after: dict[str, float], measured: set[str], used: set[str]
 ) -> tuple[float, dict[str, float]]:
     was, now = sum(before.values()), sum(after.values())
     if was <= 0.0 or now <= 0.0:
@@ -124,7 +152,7 @@ def _ratio(
     sd: dict[str, float] = {}
     for kind in sorted({*before, *after}):
         moved = after.get(kind, 0.0) / now - before.get(kind, 0.0) / was
-        doubt = MEASURED if kind in rates else IN_USE if kind in used else UNMEASURED
+        doubt = MEASURED if kind in measured else IN_USE if kind in used else UNMEASURED
         if abs(moved) > 1e-3:
             sd[kind] = moved * doubt
     return now / was, sd
@@ -136,14 +164,11 @@ def _place(mine: ForwardDesign, other: ForwardDesign, ceilings: Sequence[Ceiling
     if cache is None or mine.is_gpu:
         return 1.0, 0.0
 
-    def fits(design: ForwardDesign) -> bool:
-        return design.body_bytes + design.ledger.weights.head.bytes < 0.8 * cache
-
-    if fits(mine) == fits(other):
+    if _fits(mine, cache) == _fits(other, cache):
         return 1.0, 0.0
     reads = {read.place: read.bytes_per_s.value for one in ceilings for read in one.reads}
     if "cache" not in reads or "memory" not in reads:
         return 1.0, OTHER_PLACE
     gain = reads["memory"] / reads["cache"]
     # Products do more than read: of the difference between the rates, half is taken to reach them.
-    return (gain**0.5 if fits(other) else gain**-0.5), KNOWN_PLACE + 0.25 * abs(1.0 - gain)
+    return (gain**0.5 if _fits(other, cache) else gain**-0.5), KNOWN_PLACE + 0.25 * abs(1.0 - gain)
