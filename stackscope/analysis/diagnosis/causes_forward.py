@@ -29,7 +29,8 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
         return rejected("weight bandwidth", NO_MODEL)
     amount = slices.take("weight bandwidth", slices.left["weights"], ("weights",))
     share, roofs, times = slices.share(amount), evidence.roofs, evidence.times
-    rate = _rate(roofs.weight_bytes, amount)
+    body = None if roofs.weight_bytes is None else roofs.weight_bytes - (roofs.head_bytes or 0.0)
+    rate = _rate(body, amount)
     at_roof = _share_of(rate, roofs.bandwidth)
     rows = evidence.rows_share
     is_flat = rows is not None and rows.value <= FLAT_ROWS
@@ -37,7 +38,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     doubt = None if is_at_roof else evidence.unknown.get("weights")
     if doubt is None and not is_flat and not is_at_roof:
         doubt = "rows make up more of the step than weights do, and reading is not near a measured ceiling"
-    size = None if roofs.weight_bytes is None or evidence.forwards == 0 else roofs.weight_bytes / evidence.forwards
+    size = None if body is None or evidence.forwards == 0 else body / evidence.forwards
     return found(
         "weight bandwidth", kind="need", share=share, doubt=doubt,
         claim=f"reading the weights takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
@@ -58,7 +59,7 @@ def _whence(size: float | None, evidence: Evidence) -> str | None:
     if size is None:
         return None
     place = {None: "", True: " out of the processor's cache", False: " out of memory"}[evidence.roofs.fits_cache]
-    return f"{units.data_size(size)} of weights per forward{place}"
+    return f"{units.data_size(size)} of weights per forward, the head apart{place}"
 
 
 def _of_roof(share: float | None) -> str:
@@ -150,6 +151,7 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
     is_all = batching.prefill_rows > 0 and batching.outputs > needed + 0.5 * batching.prefill_rows
     forwards = max(1, evidence.forwards)
     head = evidence.roofs.head_bytes
+    rate = _rate(head, amount)
     return found(
         "LM head", kind="need", share=share, doubt=doubt,
         claim=f"the output head takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
@@ -157,6 +159,8 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
             f"{units.number(batching.outputs / forwards)} output rows a forward, {units.percent(of_rows)} of the rows",
             None if vocabulary is None else f"{units.count(vocabulary)} tokens in the vocabulary",
             None if head is None else f"{units.data_size(head / forwards)} of head per forward",
+            None if rate is None
+            else f"{units.bandwidth(rate)} while it is read{_of_roof(_share_of(rate, evidence.roofs.bandwidth))}",
             "most prompt rows have logits that nobody needs" if is_all else None,
         ),
         counterfactual=without(evidence, amount),
