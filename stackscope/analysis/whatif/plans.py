@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stackscope.analysis.whatif.contracts import AcceptanceCurve
     from stackscope.analysis.whatif.working_point import WorkingPoint
-    from stackscope.records import Estimate, PrefixShadow
+    from stackscope.records import DraftKind, Estimate, PrefixShadow
     from stackscope.toggles import Setting
 
 LOAD: Final = frozenset({"concurrency", "rate"})
@@ -24,6 +24,8 @@ LOAD: Final = frozenset({"concurrency", "rate"})
 CUT_ERROR: Final = 0.04
 """Standard deviation of ln(A) where longer drafts were cut to a length: on public traces that strays by 0.2 to 13.5 %
 (docs/cost-model.md)."""
+MOST_DRIFT: Final = 2.0
+"""Factor by which what drafts win now may differ from what they won lately, before that is taken for an accident."""
 LEAST_REQUESTS: Final = 8
 """Looked up by a simulated prefix cache, before its hit rate is taken for anything."""
 LEAST_ROUNDS: Final = 50
@@ -123,7 +125,20 @@ def draft_plan(point: WorkingPoint, config: EngineConfig) -> DraftPlan | str:
     error = log_error(tokens)
     if not curve.is_replayed(length):
         error = math.hypot(error, CUT_ERROR)
-    return DraftPlan(drafting, tokens.value, error, curve)
+    return DraftPlan(drafting, _brought_to_now(point, source, curve, tokens), error, curve)
+
+
+def _brought_to_now(point: WorkingPoint, source: DraftKind, curve: AcceptanceCurve, tokens: Estimate) -> float:
+    """Tokens per round at another length of the drafts in force, as much better or worse as those do in the sample than
+    over the time that the curve is of: both lengths are then of the same moment."""
+    config = point.config
+    if config.speculation != source or config.adaptive_draft or point.tokens_per_round is None:
+        return tokens.value
+    own = curve.tokens_per_round(config.draft_length)
+    if own is None or own.value <= 1.0 or config.synthetic_acceptance is not None:
+        return tokens.value
+    factor = (point.tokens_per_round - 1.0) / (own.value - 1.0)
+    return 1.0 + (tokens.value - 1.0) * min(max(factor, 1.0 / MOST_DRIFT), MOST_DRIFT)
 
 
 def log_error(estimate: Estimate) -> float:
