@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stackscope import units
 from stackscope.report.export.export import export as write
+from stackscope.report.export.output import refuse_own_sources
 from stackscope.session.reader import SessionReader
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def export(recording: Path, form: Form, path: Path, *, replace: bool) -> int:
     """Export a recording; the exit status. Raises `StackscopeError`."""
+    refuse_own_sources(path, [recording])
     done = write(SessionReader(recording), form, path, replace=replace)
     if done.truncated is not None:
         print(f"stackscope: {recording}: {done.truncated}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.errors import UsageError
 from stackscope.report import output
-from stackscope.report.export.output import whole_file
+from stackscope.report.export.output import refuse_own_sources, whole_file
 from stackscope.report.page.gather import gather
 from stackscope.report.page.html import page
 from stackscope.report.page.markdown import markdown
@@ -40,6 +40,7 @@ def report(recordings: Sequence[Path], path: Path | None, options: RunOptions, *
     if path is None:
         output.write(markdown([gather(reader, options.limits.service) for reader in readers]))
         return 0
+    refuse_own_sources(path, recordings)
     with whole_file(path, replace=replace) as unfinished:
         sessions = [gather(reader, options.limits.service) for reader in readers]
         text = page(sessions) if suffix in HTML else markdown(sessions)

@@ -71,6 +71,18 @@ def test_a_mistake_is_one_sentence(arguments: tuple[str, ...], code: int, messag
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("verb", [("report",), ("export", "--to", "json")])
+def test_a_recording_is_never_written_over(verb: tuple[str, ...], tmp_path: Path) -> None:
+    recording, link = tmp_path / "mine.md", tmp_path / "link.md"
+    recording.write_bytes(Path(CHAT).read_bytes())
+    link.symlink_to(recording)
+    for path in (recording, link):
+        done = called(*verb, str(recording), "-o", str(path), "--replace")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"stackscope: {path} is the recording itself. Give another name for what is made of it.\n"
+    assert recording.read_bytes() == Path(CHAT).read_bytes()
+
+
 def test_an_export_says_what_it_wrote(tmp_path: Path) -> None:
     done = called("export", CHAT, "--to", "csv", "-o", str(tmp_path / "out"))
     assert (done.exit_code, done.stdout) == (0, "")

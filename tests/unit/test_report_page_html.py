@@ -162,7 +162,7 @@ BREAKAGES: Final = {
     "a link to nowhere": ('href="#figures"', 'href="#nowhere"'),
     "a font from elsewhere": ("</style>", "p { background: url(x.png) }</style>"),
     "an import": ("</style>", "@import 'x.css';</style>"),
-    "no policy": ("default-src 'none'", "default-src *"),
+    "no policy": ("default-src &#x27;none&#x27;", "default-src *"),
     "an element left open": ("</figcaption>", ""),
     "an element closed twice": ("</main>", "</main></main>"),
     "an entity that is none": ("Stackscope report", "Stackscope & report"),
@@ -290,7 +290,7 @@ def test_markdown_takes_nothing_for_markup_either(tmp_path: Path) -> None:
     text = markdown([hostile(tmp_path), odd_sessions(tmp_path)["killed"]])
     assert re.findall(r"(?<!\\)<(/?\w+)", text) == ["details", "summary", "/summary", "/details"] * 2
     assert not re.search(r"https?://", text)
-    assert not re.search(r"(?<!\\)(@team|\[x\]|#1)", text)
+    assert not re.search(r"@team|(?<!\\)\[x\]|#1", text)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\ud800-\udfff]", text)
 
 

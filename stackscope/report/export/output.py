@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 from stackscope.errors import StackscopeError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterable, Iterator
     from pathlib import Path
+
+
+def refuse_own_sources(path: Path, sources: Iterable[Path]) -> None:
+    """Raises `UsageError` where what is made would take the place of what it is made from."""
+    for source in sources:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise UsageError(f"{path} is the recording itself.", remedy="Give another name for what is made of it.")
 
 
 @contextmanager

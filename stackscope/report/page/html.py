@@ -16,6 +16,7 @@ from stackscope.report.page.style import sheet
 from stackscope.report.page.svg import element, escaped
 from stackscope.report.page.tables import (
     LETTERS,
+    WORDS,
     configurations,
     differences,
     every,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """What a browser may load for the page: nothing, beside the styles in it."""
-_WORDS: Final = ("change", "remark", "changed", "formula")
-"""Heads of columns that hold words among figures."""
 
 
 def page(sessions: Sequence[SessionFigures]) -> str:
@@ -161,13 +160,13 @@ def _cards(session: SessionFigures) -> str:
 
 def _table(table: Table) -> str:
     head = [
-        element("th", escaped(name) or " ", scope="col", class_="words" if name in _WORDS else None)
+        element("th", escaped(name) or " ", scope="col", class_="words" if name in WORDS else None)
         for name in table.head
     ]
     rows = []
     for first, *cells in table.rows:
         shown = [
-            element("td", escaped(cell), class_="words" if table.head[place + 1] in _WORDS else None)
+            element("td", escaped(cell), class_="words" if table.head[place + 1] in WORDS else None)
             for place, cell in enumerate(cells)
         ]
         rows.append(element("tr", element("th", escaped(first), scope="row"), *shown))

@@ -9,6 +9,7 @@ from stackscope import __version__
 from stackscope.report.page.legend import TERMS
 from stackscope.report.page.tables import (
     LETTERS,
+    WORDS,
     configurations,
     differences,
     every,
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from stackscope.report.page.tables import Table
 
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!$@&^])")
-"""What Markdown, or GitHub's variety of it, would take for markup, a mention or an entity."""
+"""What Markdown, or GitHub's variety of it, would take for markup or an entity."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
-_ADDRESS: Final = re.compile(r"(?i)\b(https?|ftp|mailto|www)(?=[:.])")
+_LINKED: Final = re.compile(r"(?i)\b(?:https?|ftp|mailto|www)(?=[:.])|[@#](?=\w)|\bGH(?=-\d)")
+"""What becomes a link by itself, or somebody's notification, also where it is escaped: a character without width, put
+behind it, keeps it from that."""
 
 
 def markdown(sessions: Sequence[SessionFigures]) -> str:
@@ -67,7 +70,8 @@ def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:
 
 def _titled(table: Table, level: int, *, suffix: str = "") -> str:
     lines = [f"{'#' * level} {plain(table.title + suffix)}", "", _line(table.head)]
-    lines.append("|" + "|".join([":--", *["--:" if not table.is_text else ":--"] * (len(table.head) - 1)]) + "|")
+    sides = [":--" if place == 0 or table.is_text or name in WORDS else "--:" for place, name in enumerate(table.head)]
+    lines.append(f"|{'|'.join(sides)}|")
     lines += [_line(row) for row in table.rows]
     if table.note:
         lines += ["", plain(table.note)]
@@ -85,5 +89,5 @@ def _folded(summary: str, content: Sequence[str]) -> str:
 
 def plain(text: str) -> str:
     """Text that stands for itself: on one line, without anything that would become markup, a link or a mention."""
-    escaped = _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))
-    return _ADDRESS.sub(lambda found: f"{found[1]}\u200b", escaped)
+    apart = _LINKED.sub(lambda found: f"{found[0]}\u200b", _CONTROL.sub(" ", text))
+    return _SPECIAL.sub(r"\\\1", apart)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from stackscope.toggles import EngineConfig
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+WORDS: Final = ("change", "remark", "changed", "formula")
+"""Heads of columns that hold words among figures."""
 MOST_SESSIONS: Final = 8
 """Side by side: more colours cannot be told apart, and more columns cannot be read."""
 
