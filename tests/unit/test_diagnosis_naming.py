@@ -206,7 +206,7 @@ def test_it_comes_back_only_after_two_seconds() -> None:
     namer.update(window(13.0, weights=8.0, other=2.0))
     namings = follow(namer, [window(13.5 + 0.5 * i) for i in range(5)])
     assert [naming.name for naming in namings] == [None] * 4 + ["weight bandwidth"]
-    assert namings[0].sentence.startswith("20.0 % of the time is unexplained")
+    assert namings[0].sentence == "two seconds of steps are needed"
 
 
 def test_alternating_evidence_does_not_flicker() -> None:
@@ -216,6 +216,15 @@ def test_alternating_evidence_does_not_flicker() -> None:
     namings = follow(namer, [window(13 + 0.5 * i, **parts[i % 2]) for i in range(40)])
     assert {naming.name for naming in namings} == {"weight bandwidth"}
     assert all(naming.change is None for naming in namings)
+
+
+def test_two_causes_near_the_line_between_one_and_both_do_not_flicker() -> None:
+    parts = ({"weights": 4.2, "attention": 3.8}, {"weights": 4.4, "attention": 3.6})
+    for first, name in ((parts[0], "co-limited"), (parts[1], "weight bandwidth")):
+        namer = Namer()
+        follow(namer, [window(10 + 0.5 * i, **first, compute=2.0) for i in range(6)])
+        long = [window(13 + 2.5 * i + 0.5 * j, **parts[i % 2], compute=2.0) for i in range(8) for j in range(5)]
+        assert {naming.name for naming in follow(namer, long)} == {name}
 
 
 def test_a_name_that_stands_shows_the_newest_figures() -> None:

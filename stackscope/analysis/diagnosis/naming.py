@@ -28,7 +28,8 @@ MOST_IDLE: Final = 0.50
 TOGETHER: Final = 0.50
 """Two causes that cannot be told apart are named together if they take this much."""
 APART: Final = 0.05
-"""Shares that differ by less cannot be told apart."""
+"""Shares that differ by less cannot be told apart: by half of it, if the larger stands alone; by twice as much, if both
+stand."""
 MOST_SETTLING: Final = 0.25
 HOLD_NS: Final = 2_000_000_000
 """How long another name must lead before it takes over."""
@@ -87,8 +88,8 @@ class Choice(NamedTuple):
     """Nothing may be named now, whatever stood before."""
 
 
-def choose(evidence: Evidence, judged: Judged) -> Choice:
-    """The name of a window by itself, without what was named before."""
+def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) -> Choice:
+    """The name of a window. `standing` is what was named before: between one and two causes it has the benefit."""
     refusal = _refusal(evidence, judged)
     if refusal is not None:
         return _nothing(refusal, is_refusal=True)
@@ -103,7 +104,7 @@ def choose(evidence: Evidence, judged: Judged) -> Choice:
     largest = max([share for name, share in judged.shares if name not in ("idle", "unexplained")], default=0.0)
     if idle >= MOST_IDLE or (idle >= LEAST_SHARE and idle > largest):
         return _nothing(f"nothing limits: the engine waits for requests for {units.percent(idle)} of the time")
-    return _needed(judged, needs)
+    return _needed(judged, needs, standing)
 
 
 def _refusal(evidence: Evidence, judged: Judged) -> str | None:
@@ -128,7 +129,7 @@ def _leader(findings: list[Finding]) -> Finding | None:
     return findings[0] if first >= LEAST_SHARE or first - second >= LEAST_LEAD else None
 
 
-def _needed(judged: Judged, needs: list[Finding]) -> Choice:
+def _needed(judged: Judged, needs: list[Finding], standing: Cause | None) -> Choice:
     """The name among what the work needs; what has no name of its own competes as well."""
     for name in ("forward, undivided", "fixed per forward"):
         share = judged.share_of(name)
@@ -138,7 +139,8 @@ def _needed(judged: Judged, needs: list[Finding]) -> Choice:
     first, *others = needs
     share = first.share or 0.0
     second = (others[0].share or 0.0) if others else 0.0
-    if others and share - second < APART and share + second >= TOGETHER:
+    apart = 2.0 * APART if standing == "co-limited" else 0.5 * APART if standing == first.cause else APART
+    if others and share - second < apart and share + second >= TOGETHER:
         if first.is_confirmed and others[0].is_confirmed:
             return _co_limited(first, others[0])
     elif not first.is_confirmed:
@@ -185,7 +187,7 @@ class Namer:
     def update(self, evidence: Evidence) -> Naming:
         """Take the evidence of the last seconds, at times that do not go back."""
         judged = judge(evidence)
-        choice = choose(evidence, judged)
+        choice = choose(evidence, judged, self._shown.name)
         change = self._follow(evidence.at_ns, choice)
         return self._naming(evidence, judged, change)
 
@@ -203,8 +205,7 @@ class Namer:
         is_far = choice.share is not None and shown.share is not None and choice.share >= FAR * shown.share
         if at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS):
             if shown.name is None:
-                why = "two seconds of steps are needed" if not shown.is_refusal else shown.sentence
-                self._shown = _nothing(why, is_refusal=shown.is_refusal)
+                self._shown = _nothing("two seconds of steps are needed")
             return None
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
