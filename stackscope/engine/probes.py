@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stackscope.engine.shadows.budget import Clocks
 
-EVERY_NS: Final = 2_000_000_000
+EVERY_NS: Final = 1_000_000_000
 SHARE: Final = 0.003
 """Of the wall time, at most: a probe that took longer is followed by a longer pause."""
 BUFFER_BYTES: Final = 64 * 1024**2

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stackscope.records import GpuSample, HardwareSample, Probe
 
 MOST_RECORDS: Final = 120
-"""Of each kind, the newest: two minutes of samples, four of probes."""
+"""Of each kind, the newest: two minutes of them."""
 SUSTAINED: Final = 3
 """Probes in a row whose median counts as a level: one alone may have met a moment of higher clocks."""
 UNDISTURBED_SHARE: Final = 0.9
@@ -38,8 +38,8 @@ class Level:
             self.calm = level if self.calm is None else max(self.calm, level)
 
     def against(self, values: Sequence[float | None]) -> float | None:
-        """The median of some values ÷ the undisturbed level. `None`: either is unknown."""
-        now = middle(values)
+        """The mean of some rates ÷ the undisturbed level. `None`: either is unknown."""
+        now = mean_rate(values)
         return None if now is None or self.calm is None or self.calm <= 0.0 else now / self.calm
 
 
@@ -79,7 +79,7 @@ class MachineWatch:
             swap_bytes_per_s=mean([sample.swap_bytes_per_s for sample in samples]),
             switches_per_s=mean([sample.involuntary_switches_per_s for sample in samples]),
             read=self._read.against(reads),
-            read_bytes_per_s=middle(reads),
+            read_bytes_per_s=mean_rate(reads),
             compute=self._compute.against([probe.compute_per_s for probe in with_core]),
             probe_cpu_share=middle([probe.cpu_share for probe in probes]),
             **(_gpus(samples[-1].gpus) if samples else {}),
@@ -90,6 +90,15 @@ def mean(values: Iterable[float | None]) -> float | None:
     """Of those that are known. `None`: none is."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
+
+
+def mean_rate(values: Iterable[float | None]) -> float | None:
+    """Of equal amounts of work at these rates (the harmonic mean): what disturbs half of the time counts half.
+
+    `None`: none is known.
+    """
+    known = [value for value in values if value is not None]
+    return len(known) / sum([1.0 / value for value in known]) if known and min(known) > 0.0 else None
 
 
 def middle(values: Iterable[float | None]) -> float | None:

@@ -35,6 +35,8 @@ HOLD_NS: Final = 2_000_000_000
 """How long another name must lead before it takes over."""
 SHORT_HOLD_NS: Final = 1_000_000_000
 """The same where it has left the name that stands far behind."""
+JUMP_NS: Final = 6_000_000_000
+"""Between two looks, from which on what was named before says nothing of what holds now."""
 FAR: Final = 3.0
 """Times the share of the name that stands."""
 
@@ -183,6 +185,7 @@ class Namer:
         self._previous: Cause | None = None
         self._candidate: Cause | None = None
         self._candidate_since_ns: int | None = None
+        self._updated_ns: int | None = None
 
     def update(self, evidence: Evidence) -> Naming:
         """Take the evidence of the last seconds, at times that do not go back."""
@@ -194,9 +197,14 @@ class Namer:
     def _follow(self, at_ns: int, choice: Choice) -> NameChange | None:
         """Decide what is shown from now on; the change, if the name did."""
         shown = self._shown
+        updated_ns, self._updated_ns = self._updated_ns, at_ns
         if choice.name == shown.name:
             self._shown, self._candidate_since_ns = choice, None
             return None
+        if updated_ns is not None and at_ns - updated_ns > JUMP_NS:
+            # Nobody looked in between, as when a recording is sought through: there is no name that could flicker.
+            self._candidate_since_ns = None
+            return self._change(at_ns, at_ns, choice)
         if choice.is_refusal:
             self._candidate_since_ns = None
             return self._change(at_ns, at_ns, choice)
