@@ -28,9 +28,9 @@ from stackscope.records import ConfigEvent, DraftKind, DraftShadow, Estimate, He
 from stackscope.units import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from stackscope.records import AnyRecord, SlotWork
+    from stackscope.records import AnyRecord
     from stackscope.toggles import EngineConfig
 
 HALF_LIFE_NS: Final = 20_000_000_000
@@ -195,18 +195,28 @@ class Curves:
 
     def __init__(self) -> None:
         self._config: EngineConfig | None = None
+        self._source: DraftKind | None = None
+        """What really drafts, at one length. `None`: nothing does."""
+        self._rounds: dict[tuple[int, int, int], int] = {}
+        """Real rounds that are in no block yet: how often so many tokens were drafted, accepted and emitted."""
+        self._open_ns = 0
+        """When the first of them began."""
         self._exact: dict[DraftKind, dict[int, deque[Block]]] = {"ngram": {}, "draft": {}}
         self._cut: dict[DraftKind, dict[int, deque[Block]]] = {"ngram": {}, "draft": {}}
 
     def begin(self, config: EngineConfig) -> None:
         """State the configuration in force. What another drafter or model made of it is forgotten."""
-        before, self._config = self._config, config
-        if before is None:
-            return
-        if (before.ngram_min, before.ngram_max) != (config.ngram_min, config.ngram_max):
-            self._forget("ngram")
-        if (before.model, before.draft_model) != (config.model, config.draft_model):
-            self._forget("draft")
+        before = self._config
+        if before is not None:
+            self._close_block()
+            if (before.ngram_min, before.ngram_max) != (config.ngram_min, config.ngram_max):
+                self._forget("ngram")
+            if (before.model, before.draft_model) != (config.model, config.draft_model):
+                self._forget("draft")
+        self._config = config
+        # The lengths of adaptive drafts are chosen by how they do: rounds of one length are no fair sample.
+        is_plain = config.draft_length > 0 and not config.adaptive_draft
+        self._source = _source_of(config) if is_plain else None
 
     def write(self, record: AnyRecord) -> None:
         if isinstance(record, StepRecord):
@@ -221,9 +231,13 @@ class Curves:
 
     def curve(self, source: DraftKind) -> Curve | None:
         """What is known of a draft source by now. `None`: nothing."""
-        exact, cut = self._exact[source], self._cut[source]
-        blocks: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in (cut | exact).items() if b}
-        return Curve(source, blocks, frozenset(exact)) if blocks else None
+        exact: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in self._exact[source].items()}
+        cut: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in self._cut[source].items()}
+        if self._rounds and source == self._source:
+            for length, block in self._open_blocks():
+                known = exact if length == self._longest else cut
+                known[length] = (*known.get(length, ()), block)
+        return Curve(source, cut | exact, frozenset(exact)) if cut or exact else None
 
     def _forget(self, source: DraftKind) -> None:
         self._exact[source] = {}
@@ -245,24 +259,38 @@ class Curves:
                 _blocks_of(self._exact[record.source], counts.length).append(block)
 
     def _take_step(self, step: StepRecord) -> None:
-        config = self._config
-        # The lengths of adaptive drafts are chosen by how they do: rounds of one length are no fair sample.
-        if config is None or step.invalid_output or config.adaptive_draft or config.draft_length < 1:
+        if self._source is None or step.invalid_output:
             return
-        if config.speculation != "ngram" and config.speculation != "draft":
-            return
-        rounds = [work for work in step.work if work.phase != "prefill" and work.emitted > 0]
-        if not rounds:
-            return
-        longest = config.draft_length
-        for length in range(1, longest + 1):
-            known = self._exact if length == longest else self._cut
-            block = _counted(rounds, step.start_ns, length)
-            blocks = _blocks_of(known[config.speculation], length)
-            if blocks and 0 <= step.start_ns - blocks[-1].at_ns < BLOCK_NS:
-                blocks[-1] = blocks[-1].plus(block)
-            else:
-                blocks.append(block)
+        if self._rounds and not 0 <= step.start_ns - self._open_ns < BLOCK_NS:
+            self._close_block()
+        rounds = self._rounds
+        for work in step.work:
+            if work.phase != "prefill" and work.emitted > 0:
+                if not rounds:
+                    self._open_ns = step.start_ns
+                # Steps come by the thousand: what they make of each length is worked out once a block.
+                key = work.drafted, work.accepted, work.emitted
+                rounds[key] = rounds.get(key, 0) + 1
+
+    @property
+    def _longest(self) -> int:
+        assert self._config is not None
+        return self._config.draft_length
+
+    def _open_blocks(self) -> list[tuple[int, Block]]:
+        """The rounds that are in no block yet, as blocks of each length up to that in force."""
+        return [(k, _counted(self._rounds, self._open_ns, k)) for k in range(1, self._longest + 1)]
+
+    def _close_block(self) -> None:
+        if self._rounds and self._source is not None:
+            for length, block in self._open_blocks():
+                known = self._exact if length == self._longest else self._cut
+                _blocks_of(known[self._source], length).append(block)
+        self._rounds = {}
+
+
+def _source_of(config: EngineConfig) -> DraftKind | None:
+    return config.speculation if config.speculation in ("ngram", "draft") else None
 
 
 def _blocks_of(by_length: dict[int, deque[Block]], length: int) -> deque[Block]:
@@ -272,21 +300,21 @@ def _blocks_of(by_length: dict[int, deque[Block]], length: int) -> deque[Block]:
     return blocks
 
 
-def _counted(works: Iterable[SlotWork], at_ns: int, length: int) -> Block:
-    """The rounds of one step, as they were or with their drafts cut to `length`."""
+def _counted(table: Mapping[tuple[int, int, int], int], at_ns: int, length: int) -> Block:
+    """Rounds, each (drafted, accepted, emitted), as they were or with their drafts cut to `length`."""
     rounds = covered = drafted = accepted = tokens = full = whole = 0
-    for work in works:
-        kept = min(work.accepted, work.emitted, length)
-        n = min(work.drafted, length)
-        has_bonus = work.emitted > kept  # Of a draft that is cut, the next accepted token is the target's own.
-        rounds += 1
-        covered += n > 0
-        drafted += n
-        accepted += kept
-        tokens += kept + has_bonus
+    for (n_drafted, n_accepted, n_emitted), times in table.items():
+        kept = min(n_accepted, n_emitted, length)
+        n = min(n_drafted, length)
+        has_bonus = n_emitted > kept  # Of a draft that is cut, the next accepted token is the target's own.
+        rounds += times
+        covered += times * (n > 0)
+        drafted += times * n
+        accepted += times * kept
+        tokens += times * (kept + has_bonus)
         if n == length and (has_bonus or kept == n):  # Else the output ended before all of it was judged.
-            full += 1
-            whole += kept == n
+            full += times
+            whole += times * (kept == n)
     return Block(at_ns, rounds, covered, drafted, accepted, tokens, full, whole)
 
 
