@@ -37,7 +37,7 @@ HOWS: Final = {
     "paired": "portions of the same work paired",
     "unpaired": "blocks of time",
     "resampled": "requests resampled",
-    "by shares": "shares below them, by request",
+    "by shares": "shares of values below",
 }
 
 ONE_RUN: Final = (

@@ -52,6 +52,8 @@ class Run:
     cached_ns: float = 300.0
     row_ns: float = 40_000.0
     spread: float = 0.06
+    lengths: tuple[int, int] | None = None
+    """Tokens of every prompt and of every output. `None`: each has its own."""
     hit: float = 0.0
     """Share of each prompt that is in the prefix cache."""
     drafted: int = 0
@@ -103,6 +105,7 @@ class _Engine:
         self._n = 0
         self._now = ORIGIN_NS
         lengths = [(self._work.randint(100, 400), self._work.randint(12, 40)) for _ in range(run.requests)]
+        lengths = lengths if run.lengths is None else [run.lengths] * run.requests
         self._waiting = list(enumerate(lengths))[::-1]
         self._acceptance = [self._work.randint(0, run.drafted) for _ in range(997)]
 

@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 
 from stackscope.analysis.comparing.digest import Values
-from stackscope.analysis.comparing.intervals import (
-    Blocks,
-    Estimated,
-    has_enough,
-    least_for,
-    percentile_interval,
-    rate_interval,
-    ratio_of_percentiles,
-    ratio_of_rates,
-    t_half_width,
-)
+from stackscope.analysis.comparing.intervals import Blocks, Estimated, rate_interval, ratio_of_rates, t_half_width
+from stackscope.analysis.comparing.percentiles import Grouped, least_for, percentile_interval, ratio_of_percentiles
 
 
 def blocks(amounts: list[float], bases: list[float] | None = None) -> Blocks:
@@ -26,8 +17,14 @@ def blocks(amounts: list[float], bases: list[float] | None = None) -> Blocks:
     return Blocks(made, np.ones(len(made)) if bases is None else np.array(bases), made)
 
 
-def single(values: np.ndarray) -> Values:
-    return Values.of(np.asarray(values, dtype=np.float64), np.arange(len(values), dtype=np.int32))
+def single(values: np.ndarray) -> Grouped:
+    """One request after the other, each with one value."""
+    return grouped(values, 1)
+
+
+def grouped(values: np.ndarray, in_flight: int) -> Grouped:
+    """So many requests at a time, each with one value."""
+    return Grouped(Values.of(np.asarray(values, dtype=np.float64), np.arange(len(values), dtype=np.int32)), in_flight)
 
 
 # Rates
@@ -103,26 +100,46 @@ def test_the_interval_of_one_rate_holds_the_truth() -> None:
 @pytest.mark.parametrize(("percentile", "least"), [(50, 5), (90, 25), (95, 50), (99, 250)])
 def test_how_many_values_a_percentile_needs(percentile: int, least: int) -> None:
     assert least_for(percentile) == least
-    assert has_enough(single(np.arange(1.0, least + 1)), percentile)
-    assert not has_enough(single(np.arange(1.0, least)), percentile)
+    assert single(np.arange(1.0, least + 1)).why_not(percentile) is None
+    assert single(np.arange(1.0, least)).why_not(percentile) is not None
 
 
-def test_many_values_of_few_requests_are_no_many_requests() -> None:
-    values = np.linspace(1.0, 2.0, 1000)
-    assert has_enough(Values.of(values, np.repeat(np.arange(50, dtype=np.int32), 20)), 99)
-    assert not has_enough(Values.of(values, np.repeat(np.arange(10, dtype=np.int32), 100)), 99)
-    assert percentile_interval(Values.of(values, np.repeat(np.arange(10, dtype=np.int32), 100)), 99) is None
+def test_values_that_resemble_those_of_their_group_are_worth_fewer() -> None:
+    """250 requests, five at a time: where those together are all alike, there are as good as 50 of them."""
+    generator = np.random.default_rng(0)
+    own = generator.lognormal(0.0, 0.5, 250)
+    apart, alike = grouped(own, 5), grouped(np.repeat(own[:50], 5), 5)
+    assert apart.independent > 200
+    assert alike.independent == pytest.approx(50)
+    assert apart.why_not(95) is None
+    assert alike.why_not(99) == "too few: 250 worth 50 independent ones, and its interval needs 250"
+    assert single(own).independent == 250
+    half = grouped(np.repeat(own[:50], 5) * generator.lognormal(0.0, 0.5, 250), 5)
+    assert 60 < half.independent < 140
+
+
+def test_many_values_are_ranked_by_a_part_of_them() -> None:
+    generator = np.random.default_rng(0)
+    owners = np.repeat(np.arange(4000, dtype=np.int32), 20)
+    many = Grouped(
+        Values.of(np.exp(generator.normal(0, 0.5, 4000)[owners] + generator.normal(0, 0.5, 80_000)), owners), 1
+    )
+    # Half of the variance is the group's: 80,000 ÷ (1 + 19 × 0.48), ranks being a little less alike than values.
+    assert many.independent == pytest.approx(80_000 / (1 + 19 * 0.48), rel=0.1)
 
 
 def test_too_few_values_are_counted_in_the_reason() -> None:
     values = single(np.arange(1.0, 21.0))
     assert ratio_of_percentiles(values, values, 99) == "too few: 20, and its interval needs 250"
+    assert str(ratio_of_percentiles(grouped(np.arange(1.0, 9.0), 4), values, 50)).startswith("too few: 2 independent")
     assert ratio_of_percentiles(single(np.zeros(0)), values, 50) == "there is none"
     assert ratio_of_percentiles(single(np.zeros(20)), values, 50) == "one of them is 0"
+    assert percentile_interval(values, 99) is None
+    assert percentile_interval(single(np.zeros(0)), 50) is None
 
 
 @pytest.mark.parametrize(
-    ("n", "percentile", "times"), [(12, 50, 150), (60, 50, 150), (100, 95, 150), (300, 95, 300), (400, 99, 300)]
+    ("n", "percentile", "times"), [(12, 50, 150), (60, 50, 150), (100, 95, 100), (300, 95, 300), (400, 99, 300)]
 )
 def test_intervals_of_percentiles_hold_the_truth(n: int, percentile: int, times: int) -> None:
     generator = np.random.default_rng(n + percentile)
@@ -136,37 +153,31 @@ def test_intervals_of_percentiles_hold_the_truth(n: int, percentile: int, times:
     assert held / times >= 0.9
 
 
-@pytest.mark.parametrize(("n", "size"), [(60, 1), (60, 30), (300, 1)])
-def test_requests_that_both_served_tell_more_than_others(n: int, size: int) -> None:
-    """A request is slow or fast in both: drawing it in both leaves less to chance, and still enough."""
-    generator = np.random.default_rng(n + size)
-    same = np.arange(n), np.arange(n)
-    held, widths = 0, []
+@pytest.mark.parametrize("n", [60, 300])
+def test_requests_that_ran_together_are_drawn_together(n: int) -> None:
+    """Four at a time share all that slows them: drawn one by one they would look four times as many as they are."""
+    generator = np.random.default_rng(n)
+    held = alone = 0
     for _ in range(150):
-        own = generator.normal(0.0, 0.5, n)
-        owners = np.repeat(np.arange(n, dtype=np.int32), size)
-        a, b = (Values.of(np.exp(own[owners] + generator.normal(0.0, 0.2, n * size)), owners) for _ in range(2))
-        paired, apart = ratio_of_percentiles(a, b, 50, same=same), ratio_of_percentiles(a, b, 50)
-        assert isinstance(paired, Estimated)
-        assert isinstance(apart, Estimated)
-        held += paired.interval.holds(1.0)
-        widths.append((paired.interval.high - paired.interval.low) / (apart.interval.high - apart.interval.low))
-    assert held / 150 >= 0.91
-    assert np.median(widths) < 0.85
+        values = [np.repeat(generator.lognormal(0.0, 0.3, n // 4), 4) for _ in range(2)]
+        found = ratio_of_percentiles(grouped(values[0], 4), grouped(values[1], 4), 50)
+        naive = ratio_of_percentiles(single(values[0]), single(values[1]), 50)
+        assert isinstance(found, Estimated)
+        assert isinstance(naive, Estimated)
+        held += found.interval.holds(1.0)
+        alone += naive.interval.holds(1.0)
+    assert held / 150 >= 0.92
+    assert alone < held
 
 
-def test_the_same_values_are_no_different_for_certain() -> None:
-    values = single(np.random.default_rng(0).lognormal(0.0, 0.5, 40))
-    found = ratio_of_percentiles(values, values, 50, same=(np.arange(40), np.arange(40)))
-    assert isinstance(found, Estimated)
-    assert (found.interval.low, found.interval.high) == (1.0, 1.0)
-
-
-def test_requests_whose_like_is_missing_are_not_paired() -> None:
-    generator = np.random.default_rng(0)
-    a, b = (single(generator.lognormal(0.0, 0.5, 40)) for _ in range(2))
-    few = np.arange(20), np.arange(20)
-    assert ratio_of_percentiles(a, b, 50, same=few) == ratio_of_percentiles(a, b, 50)
+def test_the_interval_of_one_percentile_holds_the_truth() -> None:
+    generator = np.random.default_rng(9)
+    held = 0
+    for _ in range(200):
+        found = percentile_interval(single(generator.lognormal(0.0, 0.5, 80)), 50)
+        assert found is not None
+        held += found.holds(1.0)
+    assert held / 200 >= 0.92
 
 
 def test_intervals_do_not_depend_on_the_hour() -> None:

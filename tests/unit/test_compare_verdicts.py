@@ -65,9 +65,16 @@ def test_overlapping_sets_are_not_distinguishable() -> None:
     assert found["tpot_p50"].standing == "not distinguishable"
 
 
-def test_what_differs_by_chance_alone_is_rarely_called_different() -> None:
-    verdicts = [versus(Run(noise=seed, requests=24), Run(noise=seed + 100, requests=24)).verdict for seed in range(60)]
-    assert verdicts.count("not distinguishable") >= 53
+@pytest.mark.parametrize(
+    "how", [{"requests": 24}, {"lengths": (200, 24)}, {"slots": 1, "requests": 30}], ids=["few", "in lockstep", "alone"]
+)
+def test_what_differs_by_chance_alone_is_rarely_called_different(how: dict[str, Any]) -> None:
+    """Requests of one length that run four at a time share every hitch: there are four times fewer than it seems."""
+    found = [versus(Run(noise=seed, **how), Run(noise=seed + 100, **how)) for seed in range(30)]
+    judged = [one for each in found for one in each.figures if one.ratio is not None]
+    different = [one.name for one in judged if one.standing != "not distinguishable"]
+    assert len(different) <= 0.07 * len(judged)
+    assert [each.verdict for each in found].count("not distinguishable") >= 27
 
 
 def test_the_p99_of_few_requests_is_the_maximum_and_is_said_to_be() -> None:
@@ -77,9 +84,11 @@ def test_the_p99_of_few_requests_is_the_maximum_and_is_said_to_be() -> None:
     assert p99.n == (20, 20)
     assert p99.is_maximum == (True, True)
     assert (p99.ratio, p99.standing) == (None, "unknown")
-    assert p99.why == "too few: 20, and its interval needs 250"
-    assert found["ttft_p95"].why == "too few: 20, and its interval needs 50"
-    assert found["ttft_p50"].ratio is not None
+    assert p99.why is not None
+    assert p99.why.startswith("too few: 20 worth ")
+    assert p99.why.endswith("and its interval needs 250")
+    assert found["ttft_p95"].standing == "unknown"
+    assert found["tpot_p50"].ratio is not None
     step_gap = found["step_gap_p50"]
     assert step_gap.n is not None
     assert step_gap.n[0] > 400

@@ -76,6 +76,7 @@ class Collector:
         self._latencies = {metric.tag: (array("d"), array("i")) for metric in latency.REQUEST_METRICS}
         self._requests = (array("q"), array("q"), array("q"))
         self._n_finished = 0
+        self._in_flight = 0
         self._by_reason: dict[FinishReason, int] = {}
         self._readings = Readings()
         self._terms: TermSample | None = None
@@ -133,6 +134,7 @@ class Collector:
             blocks=blocks,
             distributions=distributions,
             requests=Requests(ids, prompts, outputs),
+            in_flight=self._in_flight,
             n_finished=self._n_finished,
             epochs=tuple(
                 EpochSpan(number, self._configs.get(number), steps) for number, steps in self._steps_of.items()
@@ -169,6 +171,7 @@ class Collector:
         config = self._configs.get(number)
         found = extract(steps, pricing, self._last_end_ns)
         self._last_end_ns = found.end_ns
+        self._in_flight = max(self._in_flight, found.in_flight)
         self._steps_of[number] = self._steps_of.get(number, 0) + len(steps)
         self._blocks.add(found.columns)
         self._durations.append(found.durations.astype(np.float64))

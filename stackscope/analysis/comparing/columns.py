@@ -52,6 +52,8 @@ class Extracted(NamedTuple):
     """The target's work in those forwards. `None`: there were none, or its geometry is not known."""
     verifications: Ints
     """(verifications, 3): drafted, accepted, emitted."""
+    in_flight: int
+    """Most sequences in a forward."""
     end_ns: int
     """When the last step ended."""
 
@@ -79,10 +81,11 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     where = np.flatnonzero(ran)
     none: Ints = np.zeros(0, dtype=np.int64)
     if len(where) == 0:
-        return Extracted(made, durations, None, none.reshape(0, 3), int(ends[-1]))
+        return Extracted(made, durations, None, none.reshape(0, 3), 0, int(ends[-1]))
     forwards = list(steps) if len(where) == len(steps) else [steps[index] for index in where.tolist()]
+    in_flight = max(len(step.work) for step in forwards)
     counted, verifications = _forwards(made, where, forwards, phases[PHASES.index("decode")][where], pricing)
-    return Extracted(made, durations, counted, verifications, int(ends[-1]))
+    return Extracted(made, durations, counted, verifications, in_flight, int(ends[-1]))
 
 
 def _forwards(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from stackscope import units
-from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_work, same_requests
+from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_work
 from stackscope.analysis.comparing.differences import Difference, differences
 from stackscope.analysis.comparing.figures import BY_NAME, FIGURES, TOKENS, Better, Figure, Level, Percentile, Rate
-from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_percentiles, ratio_of_rates
+from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_rates
 from stackscope.analysis.comparing.moved import Moved, moved
+from stackscope.analysis.comparing.percentiles import Grouped, ratio_of_percentiles
 from stackscope.analysis.metrics import counts, time
 from stackscope.analysis.statistics import Interval
 from stackscope.toggles import EngineConfig
@@ -155,8 +156,7 @@ def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Com
     if values[0] is None or values[1] is None:
         return msgspec.structs.replace(made, why="not known")
     if isinstance(figure, Percentile):
-        same = same_requests(a, b) if is_same_work and figure.metric is not time.StepTime else None
-        found = ratio_of_percentiles(held[0], held[1], figure.percentile, same=same)
+        found = ratio_of_percentiles(grouped(figure, a), grouped(figure, b), figure.percentile)
     elif isinstance(figure, Rate):
         found = ratio_of_rates(_blocks(figure, a), _blocks(figure, b), is_same_work=is_same_work)
     else:
@@ -164,6 +164,12 @@ def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Com
     if isinstance(found, str):
         return msgspec.structs.replace(made, why=found)
     return msgspec.structs.replace(made, ratio=found.interval, how=found.how)
+
+
+def grouped(figure: Percentile, digest: Digest) -> Grouped:
+    """The values that a percentile is of, in groups of requests that ran together, or blocks of steps."""
+    in_flight = 1 if figure.metric is time.StepTime else digest.in_flight
+    return Grouped(digest.distributions[figure.metric.tag], in_flight)
 
 
 def _blocks(figure: Rate, digest: Digest) -> Blocks:

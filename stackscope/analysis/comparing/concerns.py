@@ -14,7 +14,6 @@ from stackscope.analysis.metrics import counts, load, time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stackscope.analysis.comparing.counting import Ints
     from stackscope.analysis.comparing.differences import Difference
     from stackscope.analysis.comparing.digest import Digest
 
@@ -81,15 +80,9 @@ def did_same_work(a: Digest, b: Digest, found: Sequence[Difference]) -> bool:
     return min(tokens) >= (1 - LENGTHS) * max(tokens) > 0
 
 
-def same_requests(a: Digest, b: Digest) -> tuple[Ints, Ints]:
-    """The places, in a and in b, of the requests with the same numbers."""
-    _, at_a, at_b = np.intersect1d(a.requests.ids, b.requests.ids, return_indices=True)
-    return at_a.astype(np.int64), at_b.astype(np.int64)
-
-
 def _common(a: Digest, b: Digest) -> tuple[int, int]:
     """(requests with numbers that both have, those of them whose prompts are as long)."""
-    at_a, at_b = same_requests(a, b)
+    _, at_a, at_b = np.intersect1d(a.requests.ids, b.requests.ids, return_indices=True)
     same = a.requests.prompt_tokens[at_a] == b.requests.prompt_tokens[at_b]
     return len(at_a), int(np.count_nonzero(same))
 

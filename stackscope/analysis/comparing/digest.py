@@ -35,17 +35,18 @@ class Values:
         """From values and their owners."""
         return cls(values, owners, np.sort(values))
 
-    def percentile(self, percentile: float) -> float:
-        """Between order statistics, linearly. There is at least one value."""
-        last = len(self.ordered) - 1
-        below, part = divmod(last * percentile, 100)
-        low, high = self.ordered[int(below)], self.ordered[min(int(below) + 1, last)]
-        return float(low + (high - low) * part / 100)
-
     @property
     def n_owners(self) -> int:
         """Requests, or blocks, that have values."""
         return 0 if len(self.owners) == 0 else 1 + int(np.count_nonzero(np.diff(self.owners)))
+
+
+def percentile_of(ordered: Floats, percentile: float) -> float:
+    """Between order statistics, linearly; of at least one value, from least to most."""
+    last = len(ordered) - 1
+    below, part = divmod(last * percentile, 100)
+    low, high = ordered[int(below)], ordered[min(int(below) + 1, last)]
+    return float(low + (high - low) * part / 100)
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Digest:
     distributions: Mapping[str, Values]
     """By the tag of the metric: of completed requests, and of steps."""
     requests: Requests
+    in_flight: int
+    """Most sequences that a step had in it. 0: there was no step with any."""
     n_finished: int
     """Requests that finished, in whatever way."""
     epochs: tuple[EpochSpan, ...]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from stackscope import units
-from stackscope.analysis.comparing.comparison import compared, spelled
+from stackscope.analysis.comparing.comparison import compared, grouped, spelled
 from stackscope.analysis.comparing.figures import BY_NAME, Percentile, Rate
-from stackscope.analysis.comparing.intervals import Blocks, percentile_interval, rate_interval
+from stackscope.analysis.comparing.intervals import Blocks, rate_interval
+from stackscope.analysis.comparing.percentiles import percentile_interval
 from stackscope.analysis.statistics import Interval
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _level(figure: Figure, digest: Digest) -> Interval | str:
         return f"{figure.header} is not known"
     found: Interval | None = Interval(value, value, value)
     if isinstance(figure, Percentile):
-        found = percentile_interval(digest.distributions[figure.metric.tag], figure.percentile)
+        found = percentile_interval(grouped(figure, digest), figure.percentile)
     elif isinstance(figure, Rate):
         held = rate_interval(Blocks(*figure.blocks(digest), digest.column("emitted")))
         found = None
