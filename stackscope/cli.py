@@ -309,7 +309,7 @@ def experiment_parameters(own: dict[str, Own]) -> list[inspect.Parameter]:
     """The options of an experiment: its own, and those of a run that are about engine, traffic and limits."""
     mine = [
         _named(
-            name, typer.Option(None if one.metavar else False, one.flag, help=one.help, metavar=one.metavar), one.kind
+            name, typer.Option(one.default, one.flag, help=one.help, metavar=one.metavar, show_default=False), one.kind
         )
         for name, one in own.items()
     ]
@@ -323,6 +323,29 @@ def experiment_parameters(own: dict[str, Own]) -> list[inspect.Parameter]:
 
 ablate.__signature__ = inspect.Signature(experiment_parameters(experiment_options.ABLATE))  # type: ignore[attr-defined]
 app.command()(ablate)
+
+
+def sweep(file: Path | None = None, config: Path | None = None, **given: object) -> None:
+    """Run many configurations under the same traffic, or search them with few runs, and say which is best and why.
+
+    The axes come from a file (profiles/sweeps has some) or from --over. What was interrupted, or killed, goes on with
+    --folder.
+    """
+    with reporting():
+        from stackscope.commands.sweep import SweepOptions
+        from stackscope.commands.sweep import sweep as measure
+
+        own = {name: given.pop(name) for name in experiment_options.SWEEP}
+        raise typer.Exit(measure(given, SweepOptions(file=file, **own), config=config))  # type: ignore[arg-type]
+
+
+sweep.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        _named("file", typer.Argument(None, help="A sweep in TOML.", metavar="[FILE.toml]"), Path | None),
+        *experiment_parameters(experiment_options.SWEEP),
+    ]
+)
+app.command()(sweep)
 
 
 @models_app.callback(invoke_without_command=True)

@@ -6,14 +6,16 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from stackscope import config as settings
-from stackscope.commands.experiment_models import inflated_target, teller, weights_finder
+from stackscope.commands.experiment_judge import judged_by
+from stackscope.commands.experiment_models import teller, weights_finder, with_target
 from stackscope.commands.experiment_progress import ExperimentProgress
-from stackscope.commands.interrupts import Interrupts
+from stackscope.commands.experiment_traffic import DEFAULTS, QUICK_REQUESTS, REQUESTS, with_lengths
+from stackscope.commands.interrupts import SIGNALLED, Interrupts
 from stackscope.errors import StackscopeError, UsageError
 from stackscope.experiments import effects
 from stackscope.experiments import effects_explained as explained
@@ -29,36 +31,20 @@ from stackscope.experiments.plan import (
 )
 from stackscope.experiments.runs import Stopped, run_cell
 from stackscope.experiments.state import StateFile
-from stackscope.launch import with_models
-from stackscope.model.catalog import bundled_draft
 from stackscope.model.ftypes import split_type
 from stackscope.report import ablation as report
 from stackscope.report import output
 from stackscope.session.format import SUFFIX
 from stackscope.session.paths import recording_folder, recording_name
 from stackscope.workload import check
-from stackscope.workload.spec import Length
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stackscope.experiments.state import CellRun
     from stackscope.toggles import EngineConfig
-    from stackscope.workload.spec import WorkloadSpec
 
 KIND: Final = "ablation"
-
-SIGNALLED: Final = 128
-"""Exit status after a signal, as shells count: this and its number."""
-
-DEFAULTS: Final = {"concurrency": 1, "ignore_eos": True}
-"""Options of a run that are others here: every cell generates the same number of tokens, one request at a time."""
-
-REQUESTS, QUICK_REQUESTS = 10, 5
-PROMPT: Final = Length.uniform(96, 192)
-"""Of the code workload; prompts of its files are prefixes of one another."""
-DOCUMENTS: Final = 2
-OUTPUT: Final = Length.fixed(32)
 
 WEIGHTS: Final = "Q8_0"
 
@@ -76,6 +62,7 @@ class AblateOptions(msgspec.Struct, frozen=True, kw_only=True):
     minutes: float | None = None
     """No block is added that would end later. `None`: ten."""
     is_quick: bool = False
+    has_quality: bool = True
     folder: Path | None = None
     """For the recordings and the results; one that has an ablation is gone on with."""
     json: bool = False
@@ -89,7 +76,7 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
         and not any(
             value is not None for value in [*given.values(), config, asked.factors, asked.blocks, asked.minutes]
         )
-        and not (asked.is_full or asked.is_quick)
+        and not (asked.is_full or asked.is_quick or not asked.has_quality)
     )
     plan = None if is_alone else plan_of(given, asked, config=config, say=say)
     folder = asked.folder or _new_folder(plan)
@@ -109,10 +96,10 @@ def plan_of(
         defaults=DEFAULTS,
     )
     blocks = blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick)
-    workload = with_warmup(_workload(options.workload))
+    workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     service = options.limits.service
-    base = _models(options.engine, say)
+    base = with_target(options.engine, say)
     texts = _factor_texts(options.engine, base) if asked.factors is None else asked.factors.split(",")
     return Plan(
         base=base,
@@ -123,6 +110,7 @@ def plan_of(
         blocks=blocks,
         is_quick=asked.is_quick,
         is_recorded=options.output.record,
+        has_quality=asked.has_quality,
     )
 
 
@@ -139,30 +127,11 @@ def blocks_of(n: int | None, minutes: float | None, *, is_quick: bool) -> Blocks
     return Blocks() if minutes is None else Blocks(seconds=minutes * 60)
 
 
-def _models(engine: EngineConfig, say: Callable[[str], None]) -> EngineConfig:
-    """The configuration with its models: the bundled pair, its target inflated, where none was named."""
-    if not engine.model:
-        draft = str(bundled_draft()) if engine.draft_model is None else engine.draft_model
-        engine = msgspec.structs.replace(engine, model=str(inflated_target(say)), draft_model=draft)
-    return with_models(engine)
-
-
 def _factor_texts(engine: EngineConfig, base: EngineConfig) -> list[str]:
     """The optimisations of the field that these models can have."""
     _, kind = split_type(Path(base.model).stem)
     texts = [f"weights={WEIGHTS}"] if not engine.model or kind.strip("-._").lower() in FLOATS else []
     return [*texts, "prefix_cache=on", f"speculation={'ngram' if base.draft_model is None else 'draft'}"]
-
-
-def _workload(workload: WorkloadSpec) -> WorkloadSpec:
-    """With lengths that make a run of some seconds, where none were given."""
-    changes: dict[str, Any] = {}
-    if workload.name is not None and workload.output_tokens is None:
-        changes["output_tokens"] = OUTPUT
-    if workload.name == "code":
-        changes |= {"prompt_tokens": workload.prompt_tokens or PROMPT}
-        changes |= {"documents": DOCUMENTS if workload.documents is None else workload.documents}
-    return msgspec.structs.replace(workload, **changes)
 
 
 def _new_folder(plan: Plan | None) -> Path:
@@ -182,9 +151,13 @@ class _Conducted:
         self._is_json = is_json
         self._interrupts = Interrupts()
         self._facts = check.check(plan.workload)
+        self._notes: list[str] = []
 
     def run(self) -> int:
         plan = self._plan
+        recorded = next((run.recording for run in self._state.runs if run.cell == 0 and run.recording), None)
+        if recorded is not None and not self._state.predictions:  # A kill came in between.
+            self._predict(self._folder / recorded)
         with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
             conduct(
                 self._state,
@@ -195,6 +168,8 @@ class _Conducted:
                 is_enough=partial(effects.is_precise, plan),
                 progress=lambda standing: progress.take(standing, plan.label(standing.cell)),
             )
+        if plan.has_quality and not self._is_stopping():
+            self._judge()
         self._report()
         received = self._interrupts.received
         return 0 if received is None else SIGNALLED + received
@@ -228,6 +203,15 @@ class _Conducted:
         for cell, prediction in explained.predictions(baseline, configs, plan.config(0)).items():
             self._state.predict(cell, prediction)
 
+    def _judge(self) -> None:
+        """Store how far from the baseline's the answers of cells are that may have others."""
+        plan = self._plan
+        configs = {cell: plan.config(cell) for cell in plan.cells if cell not in self._state.quality}
+        judged, note = judged_by(configs, plan.config(0), self._is_stopping)
+        self._notes += note
+        for cell, figures in judged.items():
+            self._state.judge(cell, figures)
+
     def _limits(self) -> dict[int, str]:
         """What the namer says limits each cell, by its last recording; a cell of which it says nothing is not there."""
         last = {run.cell: run.recording for run in self._state.runs if run.recording is not None}
@@ -241,10 +225,10 @@ class _Conducted:
         plan, runs = self._plan, self._state.runs
         found = report.AblationReport(
             plan=plan,
-            result=effects.analyse(plan, runs, self._state.predictions, self._limits()),
+            result=effects.analyse(plan, runs, self._state.predictions, self._limits(), self._state.quality),
             predictions=self._state.predictions,
             n_runs=len(runs),
-            notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
+            notes=(*dict.fromkeys(note for run in runs for note in run.notes), *self._notes),
             folder=self._folder,
             is_interrupted=self._is_stopping(),
         )

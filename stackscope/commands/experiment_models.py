@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from rich.console import Console
 
 from stackscope.experiments.cells import weights_file
-from stackscope.model.catalog import bundled_target, resolve
+from stackscope.launch import with_models
+from stackscope.model.catalog import bundled_draft, bundled_target, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from stackscope.toggles import EngineConfig
 
 INFLATED_MB: Final = 200.0
 """Of the bundled target, when no model is named: large enough to be limited by reading its weights."""
@@ -27,6 +31,17 @@ def inflated_target(say: Callable[[str], None]) -> Path:
         say(f"making {path.name}")
         inflate(source, INFLATED_MB)
     return path
+
+
+def with_target(engine: EngineConfig, say: Callable[[str], None]) -> EngineConfig:
+    """The configuration with its models: the bundled pair, its target inflated, where none was named.
+
+    Raises as `with_models`.
+    """
+    if not engine.model:
+        draft = str(bundled_draft()) if engine.draft_model is None else engine.draft_model
+        engine = msgspec.structs.replace(engine, model=str(inflated_target(say)), draft_model=draft)
+    return with_models(engine)
 
 
 def weights_finder(model: str, say: Callable[[str], None]) -> Callable[[str], str]:

@@ -14,10 +14,17 @@ class Own(NamedTuple):
     kind: Any
     metavar: str | None = None
     """`None`: it is a switch."""
+    default: Any = None
 
 
 _FOLDER: Final = Own("--folder", "Where results go; one that has some is gone on with.", Path | None, "FOLDER")
-_JSON: Final = Own("--json", "Print JSON for machines.", bool)
+_QUALITY: Final = Own(
+    "--quality/--no-quality",
+    "Hold weights and KV types against those of the baseline on a fixed text. [default: quality]",
+    bool,
+    default=True,
+)
+_JSON: Final = Own("--json", "Print JSON for machines.", bool, default=False)
 
 ABLATE: Final[dict[str, Own]] = {
     "factors": Own(
@@ -26,14 +33,32 @@ ABLATE: Final[dict[str, Own]] = {
         str | None,
         "NAME=VALUE,…",
     ),
-    "is_full": Own("--full", "Measure every combination, so that pairs are named.", bool),
+    "is_full": Own("--full", "Measure every combination, so that pairs are named.", bool, default=False),
     "blocks": Own("--blocks", "Exactly so many blocks (8, fewer or more as it takes).", int | None, "N"),
     "minutes": Own("--minutes", "Add no block that would end later (10).", float | None, "MINUTES"),
-    "is_quick": Own("--quick", "Three blocks and half the requests: wide intervals.", bool),
+    "is_quick": Own("--quick", "Three blocks and half the requests: wide intervals.", bool, default=False),
+    "has_quality": _QUALITY,
     "folder": _FOLDER,
     "json": _JSON,
 }
 """Of `ablate`, by the field of `AblateOptions`."""
+
+SWEEP: Final[dict[str, Own]] = {
+    "over": Own("--over", "Axes: 'weights=Q8_0,Q4_K_M; kv_type=f16,q8_0'.", str | None, "NAME=VALUES;…"),
+    "search": Own("--search", "Search with at most so many runs, instead of running everything.", int | None, "RUNS"),
+    "objectives": Own(
+        "--objectives",
+        "What for, the main one first. [default: tokens_per_s,step_gap_p95,memory]",
+        str | None,
+        "NAMES",
+    ),
+    "constraints": Own("--constraints", "Limits: 'ttft_p95 < 200ms, memory < 2GB'.", str | None, "LIMITS"),
+    "blocks": Own("--blocks", "How often everything runs, without --search. [default: 3]", int | None, "N"),
+    "has_quality": _QUALITY,
+    "folder": _FOLDER,
+    "json": _JSON,
+}
+"""Of `sweep`, by the field of `SweepOptions`."""
 
 HELP: Final = {
     "requests": "Requests that are measured in each run. [default: 10]",

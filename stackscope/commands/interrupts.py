@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
 
+SIGNALLED: Final = 128
+"""Exit status after a signal, as shells count: this and its number."""
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

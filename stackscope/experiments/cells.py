@@ -97,6 +97,13 @@ def _values(name: str, values: str, base: EngineConfig, weights_of: Callable[[st
     return off, on
 
 
+def fields_of(name: str, text: str, weights_of: Callable[[str], str]) -> Fields:
+    """The fields of the configuration that a setting with a value means. Raises `UsageError`."""
+    if name == WEIGHTS:
+        return {"model": weights_of(text)}
+    return _fields(name, text, f"{name}={text}")
+
+
 def _fields(name: str, text: str, origin: str) -> Fields:
     return msgspec.convert(engine_settings(name, text, origin=origin), Fields)
 

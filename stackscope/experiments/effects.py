@@ -14,6 +14,7 @@ from stackscope.analysis import factorial
 from stackscope.analysis.factorial import Contrast, Weights
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.cells import names_of
+from stackscope.experiments.quality import with_quality
 from stackscope.experiments.runs import DISTURBED_SHARE
 from stackscope.records import Estimate, Prediction
 
@@ -113,12 +114,14 @@ def analyse(
     runs: Collection[CellRun],
     predicted: Mapping[int, Prediction] | None = None,
     limits: Mapping[int, str] | None = None,
+    quality: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Ablation | None:
     """The result of the blocks that are whole. `None`: no block is.
 
-    `predicted` by cell; `limits` is what the namer says limits a cell, where it says something.
+    `predicted` by cell; `limits` is what the namer says limits a cell, where it says something; `quality` are figures
+    of cells that were held against the baseline.
     """
-    blocks = whole_blocks(runs, plan.cells)
+    blocks = whole_blocks(with_quality(runs, quality or {}), plan.cells)
     if not blocks:
         return None
     known = {cell: one.tokens for cell, one in (predicted or {}).items() if one.tokens is not None}
@@ -178,7 +181,7 @@ def _cell(
         values = logs(blocks, (0, cell), name)
         if values is not None:
             ratios[name] = factorial.estimate(values, weights)
-    figures = _figures(runs)
+    figures = figures_of(runs)
     return Cell(
         cell=cell,
         label=plan.label(cell),
@@ -190,7 +193,8 @@ def _cell(
     )
 
 
-def _figures(runs: Sequence[CellRun]) -> dict[str, Figure]:
+def figures_of(runs: Sequence[CellRun]) -> dict[str, Figure]:
+    """The figures of one configuration over its runs, by name."""
     names = dict.fromkeys(name for run in runs for name in run.figures)
     found = {}
     for name in names:

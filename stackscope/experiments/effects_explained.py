@@ -17,7 +17,7 @@ from stackscope.session.replay import Replay
 from stackscope.toggles import EngineConfig, changed_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from stackscope.records import ModelSummary
 
@@ -75,4 +75,18 @@ def _summaries(paths: Iterable[str]) -> dict[str, ModelSummary]:
             found[path] = load_spec(Path(path)).summary()
         except StackscopeError:
             continue
+    return found
+
+
+def refusals_of(configs: Sequence[EngineConfig], rules: Allowances) -> dict[int, str]:
+    """Why some of these configurations cannot run, by their place, as far as that is known without trying."""
+    models = _summaries({config.model for config in configs})
+    drafts = _summaries({config.draft_model for config in configs if config.draft_model is not None})
+    found = {}
+    for place, config in enumerate(configs):
+        model = models.get(config.model)
+        draft = None if config.draft_model is None else drafts.get(config.draft_model)
+        why = None if model is None else rules.refusal(config, model, draft)
+        if why is not None:
+            found[place] = why
     return found

@@ -71,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     is_quick: bool = False
     is_recorded: bool = True
     """Every run leaves a recording beside the results."""
+    has_quality: bool = True
+    """Cells whose weights or KV types differ from the baseline's are held against it on a fixed text."""
 
     @property
     def cells(self) -> tuple[int, ...]:

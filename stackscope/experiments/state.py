@@ -7,7 +7,7 @@ kill cut off is dropped; the run it was for is then missing, and is run again.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import msgspec
 
@@ -47,8 +47,6 @@ class CellRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     refusal: str | None = None
     """Why this configuration cannot run, as a sentence. `None`: it ran."""
     notes: tuple[str, ...] = ()
-    extra: dict[str, float] = {}
-    """What was measured once beside the traffic, such as the quality of the weights."""
 
 
 class CellPrediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):
@@ -58,6 +56,13 @@ class CellPrediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"
     prediction: Prediction
 
 
+class CellQuality(msgspec.Struct, frozen=True, kw_only=True, tag="quality"):
+    """How far a cell's answers are from those of the reference, on a fixed text."""
+
+    cell: int
+    figures: dict[str, float]
+
+
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     format: int
     kind: str
@@ -65,12 +70,14 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     plan: dict[str, Any]
 
 
+Line: TypeAlias = CellRun | CellPrediction | CellQuality
+"""Any line but the first."""
+
+
 class StateFile:
     """An open experiment. A context manager: leaving it closes the file."""
 
-    def __init__(
-        self, descriptor: int, path: Path, plan: dict[str, Any], lines: list[CellRun | CellPrediction]
-    ) -> None:
+    def __init__(self, descriptor: int, path: Path, plan: dict[str, Any], lines: list[Line]) -> None:
         self._descriptor = descriptor
         self.path = path
         self.plan = plan
@@ -79,6 +86,8 @@ class StateFile:
         """Finished ones, in the order in which they ran."""
         self.predictions = {line.cell: line.prediction for line in lines if isinstance(line, CellPrediction)}
         """By cell. Empty: none were made yet."""
+        self.quality = {line.cell: line.figures for line in lines if isinstance(line, CellQuality)}
+        """By cell: of those that were held against the reference."""
 
     @classmethod
     def open(cls, folder: Path, kind: str, plan: msgspec.Struct | None) -> Self:
@@ -122,6 +131,11 @@ class StateFile:
         """Store what a cell is predicted to do. Raises `SessionFileError`."""
         self._append(CellPrediction(cell=cell, prediction=prediction))
         self.predictions[cell] = prediction
+
+    def judge(self, cell: int, figures: dict[str, float]) -> None:
+        """Store how far a cell's answers are from the reference's. Raises `SessionFileError`."""
+        self._append(CellQuality(cell=cell, figures=figures))
+        self.quality[cell] = figures
 
     def _append(self, line: msgspec.Struct) -> None:
         left = memoryview(msgspec.json.encode(line) + b"\n")
@@ -168,10 +182,10 @@ def _whole_lines(descriptor: int) -> list[bytes]:
     return content[:end].split(b"\n")[:-1]
 
 
-def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[CellRun | CellPrediction]]:
+def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[Line]]:
     try:
         stored = msgspec.json.decode(lines[0], type=_Head)
-        results = [msgspec.json.decode(line, type=CellRun | CellPrediction) for line in lines[1:]]
+        results = [msgspec.json.decode(line, type=Line) for line in lines[1:]]
     except msgspec.DecodeError as error:
         raise SessionFileError(
             f"{path} is not what an experiment left behind: {error}.", remedy="Begin anew in another folder."

@@ -1,0 +1,244 @@
+"""What a sweep has found: every configuration that ran, the best ones, and pairs of settings that hurt together."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from stackscope.analysis import factorial
+from stackscope.analysis.factorial import Contrast
+from stackscope.experiments import effects
+from stackscope.experiments.blocks import whole_blocks
+from stackscope.experiments.effects import Figure
+from stackscope.experiments.search import EXPLORING, Search
+from stackscope.experiments.search_goals import pareto
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from stackscope.experiments.search_plan import SweepPlan
+    from stackscope.experiments.search_space import Configuration
+    from stackscope.experiments.state import CellRun
+    from stackscope.records import Prediction
+
+RATE: Final = effects.RESPONSE
+MOST_PAIRS: Final = 6
+"""That are told, the worst first."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration that ran."""
+
+    cell: int
+    label: str
+    n_runs: int
+    figures: dict[str, Figure]
+    speed_up: Contrast | None
+    """Tokens per second relative to the first configuration, over blocks that have both. `None`: there is none."""
+    is_best: bool
+    """No other is better in one objective and no worse in the others."""
+    keeps: bool
+    """The constraints."""
+    bottleneck: str
+
+
+class HurtingPair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two changes that each help alone, and together are worse than the better one of them alone."""
+
+    one: str
+    other: str
+    context: str
+    """The configuration that both change."""
+    first: Contrast
+    """Speed-up of the one, over the context; then of the other, and of both."""
+    second: Contrast
+    both: Contrast
+    over_best: Contrast
+    """Both ÷ the better one."""
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting of the winner that the first configuration has not."""
+
+    text: str
+    alone: Contrast | None
+    """What it does alone. `None`: that did not run."""
+
+
+class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a sweep so far."""
+
+    rows: tuple[Row, ...]
+    """The fastest first."""
+    winner: Row | None
+    """`None`: nothing that ran keeps the constraints."""
+    over_next: Contrast | None
+    """The winner's tokens per second ÷ those of the next that keeps the constraints, over blocks that have both."""
+    why: tuple[Why, ...]
+    pairs: tuple[HurtingPair, ...]
+    n_pairs: int
+    """Pairs that could be looked at."""
+    refused: tuple[tuple[str, str], ...]
+    """(configuration, why it cannot run)."""
+    n_configurations: int
+    n_runs: int
+
+
+def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapping[int, float]]) -> SweepResult:
+    """What the runs show, whole blocks or not."""
+    space = plan.configurations
+    ran: dict[int, list[CellRun]] = {}
+    for run in runs:
+        if run.refusal is None:
+            ran.setdefault(run.cell, []).append(run)
+    figures = {cell: effects.figures_of(some) for cell, some in ran.items()}
+    plain = {cell: {name: one.value for name, one in some.items()} for cell, some in figures.items()}
+    best = set(pareto(plain, plan.goals))
+    rows = [
+        Row(
+            cell=cell,
+            label=space[cell].label,
+            n_runs=len(some),
+            figures=figures[cell],
+            speed_up=None if cell == 0 else paired(runs, cell, 0),
+            is_best=cell in best,
+            keeps=plan.goals.keeps(plain[cell]),
+            bottleneck=effects.bottleneck(figures[cell]),
+        )
+        for cell, some in ran.items()
+    ]
+    rows.sort(key=lambda row: -row.figures[RATE].value)
+    winner = _winner(plan, runs, rows, guesses)
+    following = [row for row in rows if row.keeps and winner is not None and row.cell != winner.cell]
+    pairs, n_pairs = hurting_pairs(plan, runs)
+    return SweepResult(
+        rows=tuple(rows),
+        winner=winner,
+        over_next=None if winner is None or not following else paired(runs, winner.cell, following[0].cell),
+        why=() if winner is None else _why(plan, runs, winner.cell),
+        pairs=pairs,
+        n_pairs=n_pairs,
+        refused=tuple((space[run.cell].label, run.refusal) for run in runs if run.refusal is not None),
+        n_configurations=len(space),
+        n_runs=len(runs),
+    )
+
+
+def guesses_of(predictions: Mapping[int, Prediction], n: int) -> dict[str, dict[int, float]]:
+    """Predicted figures relative to the first configuration, where at least half of them were predicted."""
+    rates = {cell: one.tokens.value for cell, one in predictions.items() if one.tokens is not None}
+    gaps = {cell: one.step_gap.value for cell, one in predictions.items() if one.step_gap is not None}
+    found = {RATE: rates, "step_gap_p95_ns": gaps}
+    return {name: {0: 1.0, **some} for name, some in found.items() if 2 * (len(some) + 1) >= n}
+
+
+def search_of(plan: SweepPlan, guesses: Mapping[str, Mapping[int, float]]) -> Search:
+    """The search of a plan that has a budget."""
+    assert plan.budget is not None
+    places = [one.places for one in plan.configurations]
+    return Search(
+        places, plan.goals, budget=plan.budget, seed=plan.workload.seed, guesses=guesses, refused=plan.refused
+    )
+
+
+def paired(runs: Collection[CellRun], cell: int, over: int) -> Contrast | None:
+    """A configuration's tokens per second ÷ another's, over the blocks in which both ran. `None`: there is none."""
+    blocks = whole_blocks([run for run in runs if run.block != EXPLORING and run.refusal is None], (cell, over))
+    logs = effects.logs(blocks, (cell, over), RATE)
+    return None if not blocks or logs is None else factorial.estimate(logs, factorial.speed_up(cell, over=over))
+
+
+def _winner(
+    plan: SweepPlan, runs: Sequence[CellRun], rows: Sequence[Row], guesses: Mapping[str, Mapping[int, float]]
+) -> Row | None:
+    able = {row.cell: row for row in rows if row.keeps and plan.goals.main in row.figures}
+    if not able:
+        return None
+    if plan.budget is not None:
+        chosen = search_of(plan, guesses).best([run for run in runs if run.cell in able])
+        return None if chosen is None else able[chosen]
+    sign = plan.goals.sign(plan.goals.main)
+    return max(able.values(), key=lambda row: sign * row.figures[plan.goals.main].value)
+
+
+def _why(plan: SweepPlan, runs: Sequence[CellRun], winner: int) -> tuple[Why, ...]:
+    """The settings that make the winner, each with what it does alone where that ran."""
+    space = plan.configurations
+    numbers = {one.places: cell for cell, one in enumerate(space)}
+    first, own = space[0].places, space[winner].places
+    found = []
+    for axis, place in enumerate(own):
+        if place != first[axis]:
+            alone = numbers.get(_moved(first, axis, place))
+            text = f"{plan.axes[axis].name}={plan.axes[axis].values[place].text}"
+            found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0)))
+    return tuple(found)
+
+
+def _moved(places: tuple[int, ...], axis: int, place: int) -> tuple[int, ...]:
+    return (*places[:axis], place, *places[axis + 1 :])
+
+
+def hurting_pairs(plan: SweepPlan, runs: Sequence[CellRun]) -> tuple[tuple[HurtingPair, ...], int]:
+    """Pairs of changes that each help alone, the combination being worse than the better of them; and how many pairs
+    were looked at.
+
+    Of every configuration that ran in the same blocks with both changes, with each and with neither. The intervals hold
+    for all of them together.
+    """
+    space = plan.configurations
+    numbers = {one.places: cell for cell, one in enumerate(space)}
+    squares = list(_squares(space, numbers, {run.cell for run in runs if run.refusal is None}))
+    found = []
+    n_looked = 0
+    confidence = factorial.simultaneous(max(len(squares), 1))
+    for context, one, other, both in squares:
+        blocks = whole_blocks([run for run in runs if run.block != EXPLORING], (context, one, other, both))
+        logs = effects.logs(blocks, (context, one, other, both), RATE)
+        if len(blocks) < 2 or logs is None:
+            continue
+        n_looked += 1
+        first = factorial.estimate(logs, factorial.speed_up(one, over=context))
+        second = factorial.estimate(logs, factorial.speed_up(other, over=context))
+        better = one if first.log >= second.log else other
+        over_best = factorial.estimate(logs, factorial.speed_up(both, over=better))
+        clear = all(contrast.is_from_one(confidence) for contrast in (first, second, over_best))
+        if clear and first.log > 0 and second.log > 0 and over_best.log < 0:
+            pair = HurtingPair(
+                one=_change(plan, space[context], space[one]),
+                other=_change(plan, space[context], space[other]),
+                context=space[context].label,
+                first=first,
+                second=second,
+                both=factorial.estimate(logs, factorial.speed_up(both, over=context)),
+                over_best=over_best,
+            )
+            found.append(pair)
+    found.sort(key=lambda pair: pair.over_best.log)
+    return tuple(found[:MOST_PAIRS]), n_looked
+
+
+def _squares(
+    space: Sequence[Configuration], numbers: Mapping[tuple[int, ...], int], ran: Collection[int]
+) -> list[tuple[int, int, int, int]]:
+    """(context, one changed, the other changed, both), all of which ran, for each pair of changes from first values."""
+    found = []
+    n_axes = len(space[0].places)
+    for both in ran:
+        own = space[both].places
+        for a, b in combinations([axis for axis in range(n_axes) if own[axis] > 0], 2):
+            one, other = numbers.get(_moved(own, b, 0)), numbers.get(_moved(own, a, 0))
+            context = numbers.get(_moved(_moved(own, a, 0), b, 0))
+            if one is not None and other is not None and context is not None and {one, other, context} <= {*ran}:
+                found.append((context, one, other, both))
+    return found
+
+
+def _change(plan: SweepPlan, before: Configuration, after: Configuration) -> str:
+    return " ".join(
+        f"{axis.name}={axis.values[place].text}"
+        for axis, place, was in zip(plan.axes, after.places, before.places, strict=True)
+        if place != was
+    )

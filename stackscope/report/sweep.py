@@ -1,0 +1,265 @@
+"""A sweep as text and as JSON: what ran, the Pareto set, the winner with its command line, and pairs that hurt."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.text import Text
+
+from stackscope import units
+from stackscope.experiments.plan import warmup_requests
+from stackscope.experiments.search_goals import NAMES
+from stackscope.options import OPTIONS, field_defaults
+from stackscope.report.layout import columns, hang, row
+from stackscope.workload.spec import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from stackscope.analysis.factorial import Contrast
+    from stackscope.experiments.search_plan import SweepPlan
+    from stackscope.experiments.search_results import HurtingPair, Row, SweepResult
+    from stackscope.records import Prediction
+    from stackscope.toggles import EngineConfig, Setting
+
+MOST_ROWS: Final = 24
+"""Configurations that are told; the fastest, and all of the Pareto set."""
+
+FIGURES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("TTFT p95", "ttft_p95_ns", units.duration),
+    ("step gap p95", "step_gap_p95_ns", units.duration),
+    ("memory", "memory_bytes", units.data_size),
+    ("same tokens", "greedy_agreement", units.percent),
+    ("KL", "mean_kl", lambda value: units.number(value, places=4)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepReport:
+    """A sweep, finished or not, and what its report says beside the result."""
+
+    plan: SweepPlan
+    result: SweepResult
+    folder: Path
+    predictions: Mapping[int, Prediction] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_interrupted: bool = False
+
+
+def shown(report: SweepReport, width: int) -> Text:
+    """The report in lines of at most `width` cells, but for words that are longer."""
+    result = report.result
+    blocks: list[Sequence[Text]] = [_title(report, width)]
+    if not result.rows:
+        blocks.append([hang(Text(), ["Nothing has run yet."], width)])
+    else:
+        blocks += [_table(report, width), _winner(report, width), _pairs(result, width)]
+    blocks.append([row("cannot run", [f"{label}: {why}"], width, style="yellow") for label, why in _refusals(report)])
+    blocks.append([row("note", [note], width, style="yellow") for note in report.notes])
+    lines = [row("results", [str(report.folder)], width)]
+    if report.is_interrupted:
+        lines.append(row("go on", [f"stackscope sweep --folder {report.folder}"], width))
+    blocks.append(lines)
+    return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
+
+
+def _title(report: SweepReport, width: int) -> list[Text]:
+    plan, result = report.plan, report.result
+    how = "all in every block, in random order"
+    if plan.budget is not None:
+        how = f"searched with {units.counted(plan.budget, 'run')} at most"
+    warm = units.counted(warmup_requests(plan.workload), "request")
+    goals = ", ".join(_called(name) for name in plan.goals.objectives)
+    limits = "".join(f", {constraint.text}" for constraint in plan.goals.constraints)
+    return [
+        hang(Text(), describe(plan.workload).split(" · "), width),
+        hang(Text(), [f"{units.counted(result.n_configurations, 'configuration')}, {how}"], width),
+        hang(
+            Text(),
+            [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
+            width,
+        ),
+    ]
+
+
+def _called(figure: str) -> str:
+    return next((name for name, known in NAMES.items() if known == figure), figure)
+
+
+def _table(report: SweepReport, width: int) -> list[Text]:
+    """The configurations that ran, the fastest first; as many columns as fit."""
+    rows = [one for index, one in enumerate(report.result.rows) if index < MOST_ROWS or one.is_best]
+    figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
+    while True:
+        header = ["", "tok/s", "over the first", *(label for label, _, _ in figures), "configuration"]
+        cells = [_cells(one, figures) for one in rows]
+        lines = [f"{text}  {one.label}" for text, one in zip(columns(header[:-1], cells)[1:], rows, strict=True)]
+        head = f"{columns(header[:-1], cells)[0]}  configuration"
+        if not figures or max(map(len, [head, *lines])) <= width:
+            break
+        figures.pop()
+    told = [Text(head, style="bold"), *(Text(line[: max(width, 40)]) for line in lines)]
+    left_out = len(report.result.rows) - len(rows)
+    marks = "* in the Pareto set: nothing is better in one objective and as good in the others"
+    if any(not one.keeps for one in rows):
+        marks += " · ! breaks a constraint"
+    if left_out > 0:
+        marks += f" · {units.counted(left_out, 'slower one')} not shown"
+    return [*told, hang(Text(), marks.split(" · "), width, style="dim")]
+
+
+def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]]) -> list[str]:
+    mark = "*" if one.is_best else "" if one.keeps else "!"
+    return [
+        mark,
+        units.number(one.figures["tokens_per_s"].value),
+        "" if one.cell == 0 else ratio_text(one.speed_up),
+        *(
+            units.UNKNOWN if name not in one.figures else show(one.figures[name].value)
+            for _, name, show in figures
+        ),
+    ]  # fmt: skip
+
+
+def ratio_text(contrast: Contrast | None) -> str:
+    """A ratio with its interval, as far as there is one."""
+    if contrast is None:
+        return units.UNKNOWN
+    found = contrast.interval()
+    return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
+
+
+def _winner(report: SweepReport, width: int) -> list[Text]:
+    winner = report.result.winner
+    if winner is None:
+        return [row("winner", ["none: nothing that ran is known to keep the constraints"], width)]
+    lines = [row("winner", [Text(winner.label, style="bold")], width), row("why", why(report), width)]
+    lines.append(row("run it", [command_line(report.plan.configurations[winner.cell].config)], width))
+    return lines
+
+
+def why(report: SweepReport) -> list[str]:
+    """Why the winner wins, in phrases."""
+    result = report.result
+    winner = result.winner
+    assert winner is not None
+    told = [f"{units.token_rate(winner.figures['tokens_per_s'].value)}"]
+    if winner.cell != 0 and winner.speed_up is not None:
+        told.append(f"{ratio_text(winner.speed_up)} of the first configuration")
+    if result.over_next is not None:
+        interval = result.over_next.interval()
+        is_sure = interval is not None and result.over_next.is_from_one()
+        told.append(f"{ratio_text(result.over_next)} of the next{'' if is_sure else ', which cannot be told from it'}")
+    told += [f"{one.text} brings {ratio_text(one.alone)} alone" for one in result.why if one.alone is not None]
+    prediction = report.predictions.get(winner.cell)
+    if prediction is not None and prediction.tokens is not None:
+        told.append(f"predicted {units.ratio(prediction.tokens.value)}: {prediction.reason.rstrip('.')}")
+    if winner.bottleneck:
+        told.append(f"most of its time goes into {winner.bottleneck}")
+    return told
+
+
+def command_line(config: EngineConfig) -> str:
+    """`stackscope run` with every setting of a configuration that is not the default."""
+    defaults = field_defaults()
+    words = ["stackscope", "run"]
+    covered: set[str] = set()
+    for option in OPTIONS:
+        fields = [target.partition(".")[2] for target in option.targets if target.startswith("engine.")]
+        if not fields or option.name == "seed" or covered.issuperset(fields):
+            continue
+        values = {getattr(config, name) for name in fields}
+        if len(values) > 1 or values == {defaults[f"engine.{fields[0]}"]}:
+            continue
+        covered.update(fields)
+        words += _spelled(option.flags, values.pop())
+    return shlex.join(words)
+
+
+def _spelled(flags: str, value: Setting) -> list[str]:
+    if isinstance(value, bool):
+        return [flags.split("/")[0 if value else 1]]
+    if isinstance(value, tuple):
+        return [flags, ",".join(f"{share:g}" for share in value)]
+    return [flags, str(value)]
+
+
+def _pairs(result: SweepResult, width: int) -> list[Text]:
+    if result.n_pairs == 0:
+        return [row("pairs", ["no two changes ran alone and together in two blocks, so none can be judged"], width)]
+    if not result.pairs:
+        looked = units.counted(result.n_pairs, "pair")
+        return [row("pairs", [f"of {looked}, none helps alone and hurts together, as far as can be told"], width)]
+    return [row("hurts" if index == 0 else "", [pair_text(pair)], width) for index, pair in enumerate(result.pairs)]
+
+
+def pair_text(pair: HurtingPair) -> str:
+    """A pair that hurts, in a sentence."""
+    return (
+        f"{pair.one} ({ratio_text(pair.first)} alone) and {pair.other} ({ratio_text(pair.second)} alone): together "
+        f"{ratio_text(pair.both)}, which is {ratio_text(pair.over_best)} of the better one. Over {pair.context}."
+    )
+
+
+def _refusals(report: SweepReport) -> list[tuple[str, str]]:
+    known = {one for one, _ in report.result.refused}
+    space = report.plan.configurations
+    beforehand = [(space[cell].label, "refused beforehand") for cell in report.plan.refused[:4]]
+    return [*report.result.refused, *(one for one in beforehand if one[0] not in known)]
+
+
+def document(report: SweepReport) -> dict[str, Any]:
+    """The same for machines: times in ns, ratios with their ends, unknown is null."""
+    result, space = report.result, report.plan.configurations
+    winner = result.winner
+    return {
+        "plan": msgspec.to_builtins(report.plan),
+        "folder": str(report.folder),
+        "interrupted": report.is_interrupted,
+        "configurations": result.n_configurations,
+        "runs": result.n_runs,
+        "rows": [
+            {
+                "cell": one.cell,
+                "label": one.label,
+                "runs": one.n_runs,
+                "figures": {name: figure.value for name, figure in one.figures.items()},
+                "speed_up": _ratio(one.speed_up),
+                "pareto": one.is_best,
+                "keeps": one.keeps,
+                "bottleneck": one.bottleneck or None,
+                "command": command_line(space[one.cell].config),
+            }
+            for one in result.rows
+        ],
+        "winner": None if winner is None else winner.cell,
+        "why": [] if winner is None else why(report),
+        "hurting_pairs": [
+            {
+                "one": pair.one,
+                "other": pair.other,
+                "context": pair.context,
+                "first": _ratio(pair.first),
+                "second": _ratio(pair.second),
+                "both": _ratio(pair.both),
+                "over_best": _ratio(pair.over_best),
+            }
+            for pair in result.pairs
+        ],
+        "pairs_judged": result.n_pairs,
+        "refused": [list(one) for one in _refusals(report)],
+        "predictions": {str(cell): msgspec.to_builtins(one) for cell, one in report.predictions.items()},
+        "notes": list(report.notes),
+    }
+
+
+def _ratio(contrast: Contrast | None) -> dict[str, float | None] | None:
+    if contrast is None:
+        return None
+    found = contrast.interval()
+    ends = (None, None) if found is None else (found.low, found.high)
+    return {"value": contrast.ratio, "low": ends[0], "high": ends[1]}
