@@ -27,8 +27,8 @@ AT: Final = {name: index for index, name in enumerate(PARAMETERS)}
 SYSTEMATIC: Final = 0.02
 """A measured forward is not believed to better than this, however stable it was."""
 
-BUSY: Final = 2.0
-"""So many times less sure are forwards that others on the machine disturbed."""
+BUSY: Final = 5.0
+"""How much less sure forwards are that others on the machine disturbed: by so many times what those had of one CPU."""
 
 LIKENESS: Final = 0.35
 """How much neighbouring increments of the curve differ per row, as a standard deviation relative to either."""
@@ -188,8 +188,9 @@ def _flops_per_cell(design: ForwardDesign) -> float:
     return flops / heads if heads else 0.0
 
 
-def calibration(design: ForwardDesign, times: Iterable[ForwardTime], *, is_busy: bool = False) -> Data:
-    """Measured forwards as data. `is_busy`: others are known to have disturbed them."""
+def calibration(design: ForwardDesign, ceilings: Ceilings, times: Iterable[ForwardTime]) -> Data:
+    """Measured forwards, from these ceilings, as data."""
+    busy = 1.0 + (BUSY * ceilings.foreign_share if ceilings.is_busy and ceilings.foreign_share is not None else 0.0)
     rows: list[Floats] = []
     taken: list[float] = []
     sd: list[float] = []
@@ -199,6 +200,6 @@ def calibration(design: ForwardDesign, times: Iterable[ForwardTime], *, is_busy:
             taken.append(time.ns.value)
             spread = 0.2 if time.ns.spread is None else time.ns.spread
             own = max(SYSTEMATIC, spread / 1.35 / np.sqrt(max(1, time.ns.n)))
-            sd.append(own * (BUSY if is_busy else 1.0))
+            sd.append(own * busy)
     columns = np.array(rows).reshape(len(rows), N_COLUMNS)
     return Data(by_parameter(COLUMNS, columns), np.array(taken), np.array(sd))

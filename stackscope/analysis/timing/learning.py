@@ -72,9 +72,7 @@ def priors(
     target = believed.prior(design.target, ceilings or _rates_only(rates))
     measured = NO_DATA
     if ceilings is not None:
-        measured = believed.calibration(
-            design.target, (*ceilings.forwards, *ceilings.contexts), is_busy=ceilings.is_busy
-        )
+        measured = believed.calibration(design.target, ceilings, (*ceilings.forwards, *ceilings.contexts))
     model = design.target.ledger.model
     sample = _plain("sample", {"output": 2_000.0 + _ARGMAX_NS * model.vocabulary})
     draft = _draft_prior(design, config, rates)
@@ -101,7 +99,7 @@ def _draft_prior(design: Design, config: EngineConfig, ceilings: Ceilings | None
     likeness = np.concatenate((forward.likeness, np.zeros((len(forward.likeness), len(look)))), axis=1)
     data = NO_DATA
     if ceilings is not None and is_its and ceilings.draft_forwards:
-        data = believed.calibration(design.draft, ceilings.draft_forwards, is_busy=ceilings.is_busy)
+        data = believed.calibration(design.draft, ceilings, ceilings.draft_forwards)
         data = data._replace(columns=np.concatenate((data.columns, np.zeros((len(data.times), len(look)))), axis=1))
     is_evicted = is_its and ceilings is not None and bool(ceilings.draft_fits_cache) and not ceilings.fits_cache
     slower = DRAFT_EVICTED if is_evicted else DRAFT_SLOWER
