@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from stackscope.engine.shadows.budget import Clocks
 
 EVERY_NS: Final = 1_000_000_000
+EAGER: Final = 6
+"""So many follow each other as soon as their share allows: what comes later is held against them."""
+FIRST_NS: Final = 200_000_000
 SHARE: Final = 0.003
 """Of the wall time, at most: a probe that took longer is followed by a longer pause."""
 BUFFER_BYTES: Final = 64 * 1024**2
@@ -52,13 +55,14 @@ class Probes:
         self._numbers = np.linspace(0.5, 1.5, CACHED)
         self._scratch = np.empty_like(self._numbers)
         self._due_ns: int | None = None
+        self._n = 0
         self.spent_ns = 0
         """Wall time of all probes so far."""
 
     def due(self, now_ns: int) -> bool:
         """Whether to run one now. The first is due when the session has run for a while."""
         if self._due_ns is None:
-            self._due_ns = now_ns + self._every_ns // 2
+            self._due_ns = now_ns + FIRST_NS
         return now_ns >= self._due_ns
 
     def run(self) -> Probe:
@@ -75,7 +79,9 @@ class Probes:
         cpu = thread() - began_cpu
         took = ended - began
         self.spent_ns += took
-        self._due_ns = ended + max(self._every_ns, int(took / self._share))
+        self._n += 1
+        pause = 0 if self._n < EAGER else self._every_ns
+        self._due_ns = ended + max(pause, int(took / self._share))
         return Probe(
             at_ns=ended,
             read_bytes_per_s=_rate(window.nbytes, read - began),

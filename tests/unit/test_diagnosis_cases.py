@@ -58,7 +58,7 @@ def test_the_verdict_has_the_measured_cost_of_verification_and_the_break_even() 
     said = " ".join((naming.sentence, *naming.finding.evidence))
     assert "4.80 needed to break even" in said
     assert "95.0 % would break even" in said
-    assert "a round takes 48.0 ms, a plain step 10.0 ms: verification alone costs 4.80 plain steps" in said
+    assert "verification alone costs 4.80 plain steps" in said
     assert "switching speculation off" in naming.finding.counterfactual
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackscope.engine.probes import EVERY_NS, REPETITIONS, SHARE, Probes
+from stackscope.engine.probes import EAGER, EVERY_NS, FIRST_NS, REPETITIONS, SHARE, Probes
 from stackscope.engine.shadows.budget import Clocks
 
 MS = 1_000_000
@@ -60,12 +60,16 @@ def test_a_clock_that_stands_still_leaves_the_rates_unknown() -> None:
     assert (probe.read_bytes_per_s, probe.compute_per_s, probe.cpu_share) == (None, None, None)
 
 
-def test_the_first_is_due_after_half_the_pause_and_the_next_after_all_of_it() -> None:
+def test_the_first_ones_follow_as_soon_as_their_share_allows_and_the_others_once_in_a_while() -> None:
     made, clock = probes(wall_step=1_000)
     assert not made.due(0)
-    assert not made.due(EVERY_NS // 2 - 1)
-    assert made.due(EVERY_NS // 2)
-    clock.wall_ns = EVERY_NS // 2
+    assert not made.due(FIRST_NS - 1)
+    assert made.due(FIRST_NS)
+    clock.wall_ns = FIRST_NS
+    for _ in range(EAGER - 1):
+        at = made.run().at_ns
+        assert not made.due(at + round(2_000 / SHARE) - 10)
+        assert made.due(at + round(2_000 / SHARE))
     at = made.run().at_ns
     assert not made.due(at + EVERY_NS - 1)
     assert made.due(at + EVERY_NS)

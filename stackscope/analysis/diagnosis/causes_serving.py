@@ -20,8 +20,9 @@ LEAST_PURE: Final = 5
 """Steps without prefill that say what a step takes without it."""
 INTERFERES: Final = 1.5
 """A step with prompt rows that takes so many times as long as one without holds the decoding requests up."""
-AGREES: Final = 0.5
-"""The waits of finished requests must be this share of what Little's law says of those in the system."""
+AGREES: Final = 0.25
+"""The waits of finished requests must be this share of what Little's law says of those in the system: while a queue
+grows, they are behind."""
 LEAST_FINISHED: Final = 3
 IN_THE_QUEUE: Final = 0.05
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stackscope.records import AnyRecord
 
 BUCKET_NS: Final = 500_000_000
-WINDOW_NS: Final = 8_000_000_000
+WINDOW_NS: Final = 5_000_000_000
 """What evidence is of: longer than a prompt takes, shorter than a reader's patience."""
 LONGEST_NS: Final = 60_000_000_000
 LEAST_FORWARDS: Final = 12
@@ -42,7 +42,7 @@ GRACE_NS: Final = 500_000_000
 MOST_SAMPLED: Final = 2
 """Steps of each kind that a bucket keeps whole, for the time model."""
 SHADOW_NS: Final = 60_000_000_000
-"""Admissions are rare: cache and requests are looked at over the last minute."""
+"""Admissions are rare: the cache is looked at over the last minute."""
 
 
 class Bucket(msgspec.Struct):
@@ -220,7 +220,7 @@ class Gatherer:
     def _load(self, tally: Tally, now_ns: int) -> Load:
         if not self._names_slots or tally.busy == 0:
             return Load()
-        lately = [request for request in self._requests if request.finished_ns > now_ns - SHADOW_NS]
+        lately = [request for request in self._requests if request.finished_ns > now_ns - WINDOW_NS]
         waits = [request.admitted_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
         lives = [request.finished_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
         in_system = tally.queue_time + tally.busy_slot_time
