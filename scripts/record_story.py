@@ -1,7 +1,8 @@
 """Record the story that README's pictures tell: baseline, speculation, a larger batch, a smaller KV cache.
 
 One session of a target that is bound by weight bandwidth: the bundled target inflated to 600 MB, which answers the same
-at the cost of a model of that size, with the bundled draft. What the machine does at most with it is measured first.
+at the cost of a model of that size, with the bundled draft. What the machine does at most with it is measured first,
+and what each change is predicted to do is recorded before it is made.
 What happens is what happens on this machine: nothing here knows how it should come out.
 
     python scripts/record_story.py profiles/story.jsonl.zst
@@ -15,10 +16,14 @@ import contextlib
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
+from stackscope import units
+from stackscope.analysis.explainer import Explainer
 from stackscope.commands.calibrate import calibrate
 from stackscope.engine import wire
+from stackscope.engine.allowances import Allowances
+from stackscope.engine.openmp import usable_cores
 from stackscope.engine.process import EngineProcess
 from stackscope.launch import header_of, start_sampler, with_models
 from stackscope.model.catalog import bundled_draft, bundled_target
@@ -30,9 +35,10 @@ from stackscope.workload import check
 from stackscope.workload.spec import WorkloadSpec, parse_length
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stackscope.engine.wire import AnyCommand
+    from stackscope.toggles import Setting
 
 STORY: Final[tuple[tuple[str, AnyCommand], ...]] = (
     ("speculation on", wire.reconfigure({"speculation": "draft"}, by="user")),
@@ -43,13 +49,31 @@ STORY: Final[tuple[tuple[str, AnyCommand], ...]] = (
 """What is changed after each stretch, and the name of the stretch that it begins. The first one is `baseline`."""
 
 
-def follow(process: EngineProcess, until_ns: int) -> bool:
+def follow(process: EngineProcess, explainer: Explainer, until_ns: int) -> bool:
     """Read what the engine says until a time of the session. False: it has ended."""
     while (left_ns := until_ns - process.now_ns()) > 0:
         is_read = process.is_read
-        if process.next_item(left_ns / 1e9) is None and is_read:
+        item = process.next_item(left_ns / 1e9)
+        if item is None and is_read:
             return False
+        if item is not None and not isinstance(item, wire.Message):
+            explainer.write(item)
     return True
+
+
+def predict(process: EngineProcess, explainer: Explainer, change: AnyCommand) -> None:
+    """Put into the session what a change is predicted to do, as the live screen does."""
+    settings: Mapping[str, Setting] = {}
+    if isinstance(change, wire.Reconfigure):
+        settings = cast("Mapping[str, Setting]", change.changes)
+    elif isinstance(change, wire.SetConcurrency):
+        settings = {"concurrency": change.concurrency}
+    prediction = explainer.predict(settings, process.now_ns())
+    if prediction is not None:
+        process.inject(prediction)
+        tokens = prediction.tokens
+        told = "-" if tokens is None else units.change(tokens.value - 1, tokens.low - 1, tokens.high - 1)
+        print(f"         predicted {told}: {prediction.reason}", flush=True)
 
 
 def record(config: EngineConfig, destination: Path, seconds: float) -> None:
@@ -63,23 +87,26 @@ def record(config: EngineConfig, destination: Path, seconds: float) -> None:
         process.wait_ready()
         header = header_of(process, workload, facts)
         recorder = open_recording(Destination(destination, is_chosen=True), header)
+        explainer = Explainer(rules=Allowances(usable_cores()))
+        explainer.write(header)
         process.begin(header, recorder)
         with contextlib.closing(start_sampler(process, recorder_cpu_ns=lambda: recorder.cpu_ns)):
-            tell(process, seconds)
+            tell(process, explainer, seconds)
             process.stop()
             with contextlib.suppress(StopIteration):
                 list(process.items())
 
 
-def tell(process: EngineProcess, seconds: float) -> None:
+def tell(process: EngineProcess, explainer: Explainer, seconds: float) -> None:
     """One stretch after the other, each begun by its mark, and then by what is changed."""
     stretches: Sequence[tuple[str, AnyCommand | None]] = (("baseline", None), *STORY)
     for name, change in stretches:
         process.send(wire.SetMark(label=name))
-        if change is not None:
-            process.send(change)
         print(f"{process.now_ns() / 1e9:6.1f} s  {name}", flush=True)
-        if not follow(process, process.now_ns() + round(seconds * 1e9)):
+        if change is not None:
+            predict(process, explainer, change)
+            process.send(change)
+        if not follow(process, explainer, process.now_ns() + round(seconds * 1e9)):
             return
 
 

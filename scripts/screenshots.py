@@ -27,6 +27,10 @@ from xml.etree import ElementTree
 import msgspec
 
 from stackscope import units
+from stackscope.analysis.explainer import Explainer
+from stackscope.analysis.live.view import LiveView
+from stackscope.engine.allowances import Allowances
+from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, UsageError
 from stackscope.pipeline import time_ns
 from stackscope.records import Mark, StepRecord
@@ -187,7 +191,12 @@ def _app(picture: Picture, profiles: Path) -> PosingApp:
     player = Player(path, clock=lambda: 0)
     player.pause()
     player.seek(instant_ns(picture, path))
-    return PosingApp(player, player, playback=player, **look)
+    return PosingApp(player, player, playback=player, make_view=explaining_view, **look)
+
+
+def explaining_view() -> LiveView:
+    """The present of a session as `stackscope replay` keeps it."""
+    return LiveView(explainer=Explainer(rules=Allowances(usable_cores())))
 
 
 def _synthetic(state: str, look: Mapping[str, Any]) -> PosingApp:

@@ -61,7 +61,7 @@ def test_all_of_the_time_is_accounted_for() -> None:
 def test_changes_come_with_their_reasons_and_what_is_not_known_with_its() -> None:
     shown = " ".join(text(seen()[-1]).split())
     assert "What each change would bring" in shown
-    assert "prefix cache off" in shown
+    assert "then dominate" in shown
     assert "changes more." in shown
     assert "neither made nor shadowed here" in shown
     assert "Where it turns" in shown

@@ -172,7 +172,7 @@ def test_a_mark_that_is_not_there_and_a_recording_that_is_not_there_are_told(pro
     ("screen", "expected"),
     [
         ("steps", "following"),
-        ("explain", "Where the time goes"),
+        ("explain", "What takes the time"),
         ("sessions", "profiles/tiny.jsonl.zst"),
         ("toggles", "Speculation"),
     ],

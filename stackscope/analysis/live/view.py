@@ -59,6 +59,8 @@ GRACE_NS: Final = 500_000_000
 """With nothing in flight, the engine counts as waiting after so long, or twice its longest step if that is longer."""
 STALE_NS: Final = 3_000_000_000
 """How long the last seconds are shown as `now` when nothing more comes, or twice the longest step if that is longer."""
+LOOK_NS: Final = 20_000_000_000
+"""How often the explainer is asked while nobody takes snapshots, so that it sees the course of things."""
 SAMPLE_NS: Final = 1_000_000_000
 """What the first hardware sample stands for."""
 
@@ -94,6 +96,7 @@ class LiveView:
         self._verdict: tuple[tuple[State, bool], Verdict] | None = None
         """As it was last put in words, and in which state. `None`: a bin was completed since."""
         self._explanation: Explanation | None = None
+        self._looked_ns = 0
         self._effects = Effects()
         self._scorecard = Scorecard(self._effects.effect_of)
         self._blocks = Blocks(self._effects.add_block)
@@ -245,6 +248,8 @@ class LiveView:
         """A bin is complete."""
         self._verdict = None
         self._blocks.close()
+        if self._bins.covered_ns is not None and self._bins.covered_ns >= self._looked_ns + LOOK_NS:
+            self._explained(self._bins.covered_ns)
         sums, _ = self._bins.window(max(NAMED_BINS, self._now_bins))
         covered_ns = self._bins.covered_ns
         if covered_ns is not None and "phases" not in self._bins.unknown:
@@ -339,6 +344,7 @@ class LiveView:
 
     def _explained(self, now_ns: int) -> Explanation | None:
         """What the explainer says now; a name that has changed becomes an event."""
+        self._looked_ns = now_ns
         if self.explainer is None:
             return None
         before, self._explanation = self._explanation, self.explainer.explanation(now_ns)
