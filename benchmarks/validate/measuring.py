@@ -30,10 +30,10 @@ def _sweep(stand: Any, seconds: float) -> Scenario:
 def _context(tokens: int, seconds: float) -> Scenario:
     """Two requests about one document of so many tokens, on Gemma."""
     workload = WorkloadSpec(
-        name="rag", concurrency=2, documents=1, shared_tokens=tokens, prompt_tokens=Length.fixed(24),
+        name="rag", concurrency=1, documents=1, shared_tokens=tokens, prompt_tokens=Length.fixed(24),
         output_tokens=Length.fixed(300), ignore_eos=True,
     )  # fmt: skip
-    blocks = (Block(seconds=1.0 + tokens / 170), Block(seconds=seconds))
+    blocks = (Block(seconds=1.0 + tokens / 170), Block(seconds=seconds, concurrency=2))
     return Scenario(
         name=f"gemma context {tokens}", goal="time", stand="gemma", workload=workload, blocks=blocks,
         settings={"context_tokens": 16384, "token_budget": 512},

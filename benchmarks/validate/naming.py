@@ -80,13 +80,13 @@ def _own_draft(length: float) -> dict[str, Any]:
 
 
 def _long_context(tokens: float) -> dict[str, Any]:
-    """Eight requests about one document, which is computed once: what is left is decoding behind a long context."""
+    """Eight requests about one document, which the first computes: what is left is decoding behind a long context."""
     workload = WorkloadSpec(
-        name="rag", concurrency=8, documents=1, shared_tokens=int(tokens), prompt_tokens=Length.fixed(24),
+        name="rag", concurrency=1, documents=1, shared_tokens=int(tokens), prompt_tokens=Length.fixed(24),
         output_tokens=Length.fixed(400), ignore_eos=True,
     )  # fmt: skip
-    # The document is computed at some 200 tokens/s, and then every request's own tokens.
-    blocks = (Block(seconds=tokens / 170), Block(seconds=FAULT_S))
+    # The document is computed at some 200 tokens/s; requests that came meanwhile would compute it as well.
+    blocks = (Block(seconds=tokens / 170), Block(seconds=2.0, concurrency=8), Block(seconds=FAULT_S))
     settings = {"slots": 8, "context_tokens": 16384, "token_budget": 512}
     return {"stand": "gemma", "workload": workload, "settings": settings, "blocks": blocks}
 
@@ -116,8 +116,10 @@ def _ragged(concurrency: float) -> dict[str, Any]:
 
 
 def _batched(stand: Stand, concurrency: float) -> dict[str, Any]:
-    workload = fixed("code", 48, 160, int(concurrency))
-    return {"stand": stand, "workload": workload, "settings": {"slots": 32}, "blocks": steady(FAULT_S)}
+    """Requests that all begin at once and outlast the session: after the prompts, nothing but decoding."""
+    workload = fixed("code", 32, 480, int(concurrency))
+    blocks = (Block(seconds=CALM_S), Block(seconds=FAULT_S))
+    return {"stand": stand, "workload": workload, "settings": {"slots": 32}, "blocks": blocks}
 
 
 def _causes() -> list[Scenario]:

@@ -15,7 +15,7 @@ from stackscope.engine.process import EngineProcess
 from stackscope.errors import EngineError
 from stackscope.hardware.quiet import Neighbours
 from stackscope.launch import header_of, start_sampler, with_models
-from stackscope.records import RequestRecord
+from stackscope.records import ConfigEvent, RequestRecord
 from stackscope.session.paths import Destination
 from stackscope.session.writer import open_recording
 from stackscope.toggles import EngineConfig
@@ -124,4 +124,6 @@ class _Play:
                 return
             if isinstance(item, wire.Refused):
                 raise EngineError(f"{self._scenario.name}: {item.text}")
+            if isinstance(item, ConfigEvent) and item.kind == "refused":
+                raise EngineError(f"{self._scenario.name}: {item.reason}")
             self._served += isinstance(item, RequestRecord)
