@@ -162,6 +162,9 @@ class Collector:
             n_held = len(steps)
             steps = [step for step in steps if step.start_ns >= self._warmup_ns]
             self._warmup_steps += n_held - len(steps)
+        if steps and steps[0].epoch == steps[-1].epoch:  # Epochs only ever grow.
+            self._add_stretch(steps[0].epoch, steps)
+            return
         for number, stretch in groupby(steps, attrgetter("epoch")):
             self._add_stretch(number, list(stretch))
 

@@ -6,6 +6,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from stackscope.analysis.comparing.counting import PARTS, Counted, Floats, Ints, Passes, Spans, count, price
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 NAMES: Final = (
     "steps", "busy", "wall", *PHASES, "forward", "cpu", "threads", "forwards", "emitted", "rows", "prefill_rows",
     "decode_rows", "decode_emitted", "decode_forwards", "outputs", "drafted", "committed", "verifications",
-    "busy_slots", "slots", "queue", "cells", "lookup_tokens", "hit_tokens", "useful_hit_tokens", *PARTS,
+    "busy_slots", "slots", "queue", "cells", "lookup_tokens", "hit_tokens", "useful_hit_tokens", "invalid", *PARTS,
 )  # fmt: skip
 """The columns. `busy` to `threads` are nanoseconds (`threads`: of the decode phase × engine threads, where CPU time is
 known), `busy_slots` to `cells` levels × nanoseconds, `PARTS` bytes of the target's forwards, the rest counts. What was
@@ -33,10 +34,11 @@ LEAST_BLOCK: Final = 8
 MOST_BLOCKS: Final = 8192
 """Blocks that are kept at most; beyond, they are joined two by two."""
 
-_phases: Callable[[Phases], tuple[int, ...]] = attrgetter(*PHASES)
+_phases: Callable[[Phases], tuple[int, ...]] = msgspec.structs.astuple
+"""Their fields are `PHASES`, in that order; a third of the time of asking for each."""
 _slot: Callable[[SlotWork], tuple[int, ...]] = attrgetter("new", "cached", "drafted", "accepted", "emitted", "outputs")
 _levels: Callable[[StepRecord], tuple[int, ...]] = attrgetter(
-    "start_ns", "queue", "slots_busy", "slots", "kv_cells", "aborted"
+    "start_ns", "queue", "slots_busy", "slots", "kv_cells", "aborted", "invalid_output"
 )
 _lookups: Callable[[CacheCounters], tuple[int, ...]] = attrgetter("lookup_tokens", "hit_tokens", "useful_hit_tokens")
 
@@ -62,7 +64,7 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     """The columns of at least one step. `since_ns`: when the step before ended; `None`: there was none."""
     made = np.zeros((len(NAMES), len(steps)))
     phases = _table(map(_phases, [step.phases for step in steps]), len(steps), len(PHASES))
-    levels = _table(map(_levels, steps), len(steps), 6)
+    levels = _table(map(_levels, steps), len(steps), 7)
     durations: Ints = phases.sum(axis=0)
     starts = levels[0]
     ends = starts + durations
@@ -75,8 +77,8 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     made[AT["busy_slots"]] = levels[2] * durations
     made[AT["slots"]] = levels[3] * durations
     made[AT["cells"]] = levels[4] * durations
-    at = AT["lookup_tokens"]
-    made[at : at + 3] = _table(map(_lookups, [step.cache for step in steps]), len(steps), 3)
+    made[AT["invalid"]] = levels[6]
+    _look_up(made, steps)
     ran = np.array([bool(step.work) for step in steps]) & (levels[5] == 0)
     where = np.flatnonzero(ran)
     none: Ints = np.zeros(0, dtype=np.int64)
@@ -86,6 +88,15 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     in_flight = max(len(step.work) for step in forwards)
     counted, verifications = _forwards(made, where, forwards, phases[PHASES.index("decode")][where], pricing)
     return Extracted(made, durations, counted, verifications, in_flight, int(ends[-1]))
+
+
+def _look_up(made: Floats, steps: Sequence[StepRecord]) -> None:
+    """Fill in what the prefix cache was asked and had; in most steps it was not asked at all."""
+    asked = [index for index, step in enumerate(steps) if step.cache.lookup_tokens]
+    if asked:
+        at = AT["lookup_tokens"]
+        found = _table([_lookups(steps[index].cache) for index in asked], len(asked), 3)
+        made[at : at + 3, asked] = found
 
 
 def _forwards(

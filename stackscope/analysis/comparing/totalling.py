@@ -43,9 +43,6 @@ class Sums:
     """What blocks do not hold: counts of rare things, and how verifications ended."""
 
     def __init__(self) -> None:
-        self.invalid_output = 0
-        self.settling = 0
-        self.aborted = 0
         self.draft_forwards = 0
         self.unpriced_forwards = 0
         """Of the target, whose geometry was not known."""
@@ -54,9 +51,6 @@ class Sums:
 
     def add(self, steps: Sequence[StepRecord], verifications: Ints, n_drafts: int, pricing: Pricing) -> None:
         """Take steps, the verifications in them, and the forwards of their draft model."""
-        self.invalid_output += sum([step.invalid_output for step in steps])
-        self.settling += sum([step.settling for step in steps])
-        self.aborted += sum([step.aborted for step in steps])
         self.draft_forwards += n_drafts
         if pricing.target is None:
             self.unpriced_forwards += sum([bool(step.work) and not step.aborted for step in steps])
@@ -83,7 +77,7 @@ def figures_of(
     totals = dict(zip(AT, map(int, blocks.sum(axis=1)), strict=True))
     steps = StepTotals()
     steps.steps, steps.draft_forwards = totals["steps"], sums.draft_forwards
-    steps.aborted, steps.settling, steps.invalid_output = sums.aborted, sums.settling, sums.invalid_output
+    steps.invalid_output = totals["invalid"]
     steps.time.busy_ns, steps.time.idle_ns = totals["busy"], totals["wall"] - totals["busy"]
     steps.time.phases_ns.update({name: totals[name] for name in PHASES})
     steps.time.cpu_ns, steps.time.thread_ns = totals["cpu"], totals["threads"]
