@@ -81,7 +81,7 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="toggles short", goal="toggles", stand="lab", workload=fixed("code", 64, 160, 2), is_quick=True,
-        blocks=visits((DRAFT, ONE_THREAD), BLOCK_S, rounds=1), settings={"draft_length": 3},
+        blocks=visits((DRAFT, ONE_THREAD, {"slots": 1}), BLOCK_S, rounds=1), settings={"draft_length": 3},
     ),
 )  # fmt: skip
 
