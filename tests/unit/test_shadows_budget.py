@@ -15,12 +15,12 @@ from tests.unit.shadow_builders import FakeGuesses, Time, gain, request
 SECOND: Final = 1_000_000_000
 
 
-def test_one_percent_is_paid_out_by_weight() -> None:
+def test_the_share_is_paid_out_by_weight() -> None:
     budget = Budget({"a": 3.0, "b": 1.0})
     budget.fill(0)
     budget.fill(SECOND // 10)
     paid = {name: purse.balance_ns - FIRST_NS for name, purse in budget.purses.items()}
-    assert paid == pytest.approx({"a": 0.75e6, "b": 0.25e6})
+    assert paid == pytest.approx({"a": SHARE * 0.75e8, "b": SHARE * 0.25e8})
 
 
 def test_what_one_cannot_hold_goes_to_the_others() -> None:

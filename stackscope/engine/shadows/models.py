@@ -29,8 +29,10 @@ SLICE_NS: Final = 2_000_000
 """What one forward may take: the engine waits for it."""
 MOST_WAITING: Final = 64
 """Requests that wait for their turn."""
-FIRST_ROWS: Final = 16
-"""Rows of a forward before any was timed, and the least worth one, unless a request has ended."""
+FRESH: Final = 16
+"""Tokens that a running request gains before they are fed."""
+LEAST_ROWS: Final = 4
+"""Rows of a forward before any was timed, and of a model that is too slow for a slice: it reads its weights anyway."""
 
 
 class Guesses(Protocol):
@@ -110,7 +112,7 @@ class ModelShadow:
 
     def work(self) -> None:
         """Take the next slice, if there is enough for one and the purse is open."""
-        if not self._purse.is_open:
+        if self._purse.balance_ns < min(SAVED_NS, LEAST_ROWS * self._ns_per_row):
             return
         if self._sequence is None:
             if not self._waiting:
@@ -128,7 +130,7 @@ class ModelShadow:
             return
         # What follows the newest token is not known yet, and never will be of the last.
         n_fresh = sequence.n - sequence.is_over - self._fed
-        if n_fresh >= FIRST_ROWS or (n_fresh > 0 and (sequence.is_over or self._fed + n_fresh < self._start)):
+        if n_fresh >= FRESH or (n_fresh > 0 and (sequence.is_over or self._fed + n_fresh < self._start)):
             self._feed(sequence, n_fresh)
         elif sequence.is_over:
             self._finish(sequence)
@@ -162,7 +164,7 @@ class ModelShadow:
     @property
     def _n_rows(self) -> int:
         """How many tokens to feed at a time."""
-        n_rows = FIRST_ROWS
+        n_rows = LEAST_ROWS
         if self._ns_per_row > 0.0:
             n_rows = max(n_rows, int(SLICE_NS / self._ns_per_row))
         return min(n_rows, self._guesses.n_rows)
