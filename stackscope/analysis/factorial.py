@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE: Final = 0.95
 LEAST_BLOCKS: Final = 3
-"""Below, an interval is so wide that it says nothing."""
+"""Below, there is no interval: that of two blocks reaches thirteen standard errors to either side."""
 
 NARROW: Final = 0.015
 """Half-width, as a logarithm, that is narrow enough for any effect."""
@@ -51,14 +51,14 @@ class Contrast(msgspec.Struct, frozen=True, gc=False):
         return math.exp(self.log)
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Of the logarithm's interval; infinite with one block."""
-        if self.n < 2:
+        """Of the logarithm's interval; infinite with fewer than `LEAST_BLOCKS`."""
+        if self.n < LEAST_BLOCKS:
             return math.inf
         return quantile(self.n - 1, (1 + confidence) / 2) * self.error
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval | None:
-        """The ratio and the ends of its interval. `None`: there is one block."""
-        if self.n < 2:
+        """The ratio and the ends of its interval. `None`: there are fewer than `LEAST_BLOCKS`."""
+        if self.n < LEAST_BLOCKS:
             return None
         reach = self.half_width(confidence)
         return Interval(self.ratio, math.exp(self.log - reach), math.exp(self.log + reach))

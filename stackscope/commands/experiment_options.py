@@ -36,7 +36,7 @@ ABLATE: Final[dict[str, Own]] = {
     "is_full": Own("--full", "Measure every combination, so that pairs are named.", bool, default=False),
     "blocks": Own("--blocks", "Exactly so many blocks (8, fewer or more as it takes).", int | None, "N"),
     "minutes": Own("--minutes", "Add no block that would end later (10).", float | None, "MINUTES"),
-    "is_quick": Own("--quick", "Three blocks and half the requests: wide intervals.", bool, default=False),
+    "is_quick": Own("--quick", "Three blocks and fewer requests: wide intervals.", bool, default=False),
     "has_quality": _QUALITY,
     "folder": _FOLDER,
     "json": _JSON,
@@ -61,7 +61,7 @@ SWEEP: Final[dict[str, Own]] = {
 """Of `sweep`, by the field of `SweepOptions`."""
 
 HELP: Final = {
-    "requests": "Requests that are measured in each run. [default: 10]",
+    "requests": "Requests that are measured in each run. [default: 12]",
     "concurrency": "Closed loop: requests in flight. [default: 1]",
 }
 """Of options of a run that have other defaults in experiments."""

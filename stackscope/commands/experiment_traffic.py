@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 DEFAULTS: Final[dict[str, object]] = {"concurrency": "1", "ignore_eos": True}
 """Options of a run that are others here: every cell generates the same number of tokens, one request at a time."""
 
-REQUESTS, QUICK_REQUESTS = 10, 5
+REQUESTS, QUICK_REQUESTS = 12, 8
+"""That are measured in each run. Shadows need eight requests, and fifty rounds of drafts, to predict from."""
 PROMPT: Final = Length.uniform(96, 192)
 """Of the code workload; prompts of its files are prefixes of one another."""
 DOCUMENTS: Final = 2

@@ -197,7 +197,7 @@ def hurting_pairs(plan: SweepPlan, runs: Sequence[CellRun]) -> tuple[tuple[Hurti
     for context, one, other, both in squares:
         blocks = whole_blocks([run for run in runs if run.block != EXPLORING], (context, one, other, both))
         logs = effects.logs(blocks, (context, one, other, both), RATE)
-        if len(blocks) < 2 or logs is None:
+        if len(blocks) < factorial.LEAST_BLOCKS or logs is None:
             continue
         n_looked += 1
         first = factorial.estimate(logs, factorial.speed_up(one, over=context))

@@ -113,12 +113,10 @@ def _speed_ups(result: Ablation, width: int) -> list[Text]:
         ]
         for index, cell in enumerate(result.cells)
     ]
-    made = columns(
-        ["cell", "tok/s", f"speed-up [{units.percent(result.confidence)}]", "predicted", "most time in"], rows
-    )
+    made = columns(["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted", "most time in"], rows)
     if len(made[0]) > width:
         rows = [cells[:-1] for cells in rows]
-        made = columns(["cell", "tok/s", f"speed-up [{units.percent(result.confidence)}]", "predicted"], rows)
+        made = columns(["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted"], rows)
     return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
 
 
@@ -188,7 +186,7 @@ def _notes(report: AblationReport) -> list[str]:
     notes += [f"Not everything was predicted: {why}" for why in whys]
     if plan.is_quick:
         notes.append(
-            f"Quick: {plan.blocks.first} blocks instead of {DEFAULT_BLOCKS} and half the requests. Intervals are about "
+            f"Quick: {plan.blocks.first} blocks instead of {DEFAULT_BLOCKS}, and fewer requests. Intervals are about "
             f"{QUICK_WIDER:.0f} times as wide, percentiles rest on few values, and where that is too wide no block is "
             "added."
         )
@@ -197,8 +195,6 @@ def _notes(report: AblationReport) -> list[str]:
             f"In {result.n_disturbed} of {units.counted(result.n_runs, 'run')} something else had the engine's cores "
             "for more than 3 % of the time. They are in the figures, and widen the intervals."
         )
-    if result is not None and result.n_blocks < 3:
-        notes.append("With fewer than three blocks, intervals say little.")
     return notes
 
 

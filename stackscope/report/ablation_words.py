@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackscope import units
+from stackscope.analysis.factorial import LEAST_BLOCKS
 
 if TYPE_CHECKING:
     from stackscope.analysis.factorial import Contrast
@@ -16,8 +17,8 @@ def verdict(result: Ablation, plan: Plan) -> list[str]:
     """Sentences for people, the most important first. Each is worded by what its interval leaves open."""
     singles = [cell for cell in result.cells if cell.cell.bit_count() == 1]
     told = [_singles(result, singles)]
-    if result.n_blocks < 2:
-        return [*told, "One block has no spread: nothing can be told from chance yet."]
+    if result.n_blocks < LEAST_BLOCKS:
+        return [*told, f"With fewer than {LEAST_BLOCKS} blocks nothing can be told from chance."]
     pairs = [one for one in result.interactions if one.is_pair]
     whole = next((one for one in result.interactions if one.cell == plan.everything), None)
     if whole is not None:
@@ -33,7 +34,7 @@ def _singles(result: Ablation, singles: list[Cell]) -> str:
     helping, hurting, neither = [], [], []
     for cell in sorted(singles, key=lambda one: -_log(one)):
         assert cell.speed_up is not None
-        if result.n_blocks < 2 or not cell.speed_up.is_from_one(result.nominal):
+        if not cell.speed_up.is_from_one(result.nominal):
             neither.append(cell.label)
         elif cell.speed_up.log > 0:
             helping.append(f"{cell.label} ({units.ratio(cell.speed_up.ratio)})")

@@ -190,7 +190,7 @@ def _spelled(flags: str, value: Setting) -> list[str]:
 
 def _pairs(result: SweepResult, width: int) -> list[Text]:
     if result.n_pairs == 0:
-        return [row("pairs", ["no two changes ran alone and together in two blocks, so none can be judged"], width)]
+        return [row("pairs", ["no two changes ran alone and together in three blocks, so none can be judged"], width)]
     if not result.pairs:
         looked = units.counted(result.n_pairs, "pair")
         return [row("pairs", [f"of {looked}, none helps alone and hurts together, as far as can be told"], width)]

@@ -40,8 +40,8 @@ def test_every_cell_runs_once_in_every_block_and_effects_come_out(tmp_path: Path
     assert (found["blocks"], found["runs"], found["interrupted"]) == (3, 12, False)
     by_cell = {cell["label"]: cell for cell in found["cells"]}
     assert list(by_cell) == ["baseline", "speculation=ngram", "slots=4", "speculation=ngram, slots=4"]
-    # Its forwards take half the time and a few tenths of a millisecond besides.
-    assert 1.4 < by_cell["speculation=ngram"]["speed_up"]["value"] < 2.05
+    # Its forwards sleep for half the time, on a machine that may be busy with other tests.
+    assert 1.2 < by_cell["speculation=ngram"]["speed_up"]["value"] < 4.0
     assert by_cell["baseline"]["figures"]["warmup_requests"] == 2
     assert by_cell["baseline"]["figures"]["e2e_n"] == 18
     assert [one["names"] for one in found["interactions"]] == ["speculation × slots"]

@@ -76,7 +76,7 @@ def test_planted_effects_come_out(singles: list[float], pairs: list[float], n_bl
         assert factorial.estimate(logs, factorial.averaged_interaction(pair, 3)).log == pytest.approx(value, abs=1e-9)
 
 
-@given(st.floats(-1, 1), st.floats(1e-6, 0.5), st.integers(2, 30), st.floats(0.5, 0.999))
+@given(st.floats(-1, 1), st.floats(1e-6, 0.5), st.integers(3, 30), st.floats(0.5, 0.999))
 def test_intervals_are_nested_and_around_their_ratio(log: float, error: float, n: int, confidence: float) -> None:
     contrast = factorial.Contrast(log, error, n)
     inner, outer = contrast.interval(confidence), contrast.interval((1 + confidence) / 2)

@@ -40,7 +40,7 @@ def searched(
 ) -> tuple[float, list[CellRun]]:
     """(the speed of what a search found ÷ that of the best, its runs); guesses stray by as much, each by itself."""
     random = np.random.default_rng(1_000 + seed)
-    drift = random.normal(0, 0.03, 100)
+    drift = random.normal(0, 0.03, 100).tolist()
     guesses = None
     if guess_sd is not None:
         guesses = {

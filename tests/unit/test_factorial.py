@@ -45,8 +45,9 @@ def test_the_interval_is_students_over_the_blocks() -> None:
     assert interval.low == pytest.approx(1 / interval.high)
 
 
-def test_one_block_has_no_interval_and_claims_nothing() -> None:
-    found = factorial.estimate({0: [1.0], 1: [3.0]}, factorial.speed_up(1))
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_blocks_have_no_interval_and_claim_nothing(n: int) -> None:
+    found = factorial.estimate({0: [1.0] * n, 1: [3.0] * n}, factorial.speed_up(1))
     assert found.ratio == pytest.approx(math.exp(2))
     assert found.interval() is None
     assert not found.is_from_one()
