@@ -215,6 +215,8 @@ def test_a_machine_that_changes_between_the_parts_is_an_error() -> None:
         (Row("a", Figure(0.04), at_most=0.05), True),
         (Row("a", Figure(0.06), at_most=0.05), False),
         (Row("a", Figure(0.99), at_least=0.80, at_most=0.97), False),
+        (Row("a", Figure(0.99, 0.96, 1.0), at_least=0.80, at_most=0.97), True),
+        (Row("a", Figure(0.99, 0.98, 1.0), at_least=0.80, at_most=0.97), False),
         (Row("a", Figure(0.5)), None),
         (Row("a", figures.UNKNOWN, at_most=0.05), None),
     ],
