@@ -34,6 +34,9 @@ SLOWER: Final = 0.9
 the caches on the other one leaves 0.85 to 1 of both levels, and reading memory there 0.3 to 0.6 of reading."""
 ALIKE: Final = 1.05
 """Levels no further apart than this have fallen together, as when clocks fall."""
+STOPPED_NS: Final = 2_000_000
+"""Per forward: a process that is stopped misses milliseconds. Threads that fell asleep while the loop did something
+else take less than one to come back."""
 NATURAL: Final = 0.9
 """Threads that wait for each other sleep now and then: so much of a core they have on a calm machine at least."""
 LOST_ALONE: Final = 0.90
@@ -81,9 +84,9 @@ def throttle(evidence: Evidence, slices: Slices) -> Claim:
     has_quota = quota is not None and quota >= QUOTA
     is_held = bool(clocks) and clocks[0][1] >= QUOTA
     is_slower = machine.compute is not None and machine.compute < SLOWER and not _competes(machine)
-    if not (has_quota or is_held or is_slower or _is_stopped(machine)):
+    if not (has_quota or is_held or is_slower or _is_stopped(evidence)):
         return rejected("throttle", _no_throttle(machine), kind="loss")
-    if has_quota or _is_stopped(machine):
+    if has_quota or _is_stopped(evidence):
         amount = _take_held_up("throttle", evidence, slices)
     elif is_slower:
         assert machine.compute is not None
@@ -100,7 +103,7 @@ def throttle(evidence: Evidence, slices: Slices) -> Claim:
             if is_held else None,
             f"a fixed computation runs at {units.percent(machine.compute)} of its undisturbed speed"
             if is_slower else None,
-            "its threads did not run though nobody else wanted their cores" if _is_stopped(machine) else None,
+            "its threads did not run though nobody else wanted their cores" if _is_stopped(evidence) else None,
             _sigma(machine), _slower(evidence),
         ),
         counterfactual=without(evidence, amount),
@@ -117,8 +120,11 @@ def _no_throttle(machine: Machine) -> str:
     return ", ".join(parts) or "nothing tells of quotas or clocks, and no probe ran"
 
 
-def _is_stopped(machine: Machine) -> bool:
-    """Threads did not run, and nobody else is known to have wanted their cores."""
+def _is_stopped(evidence: Evidence) -> bool:
+    """Threads did not run for milliseconds, and nobody else is known to have wanted their cores."""
+    machine = evidence.machine
+    if (1.0 - (machine.cpu_share or 0.0)) * evidence.times.forward < STOPPED_NS * evidence.forwards:
+        return False
     rest, is_told = machine.cpu_share_rest, machine.foreign_cores is not None or machine.cpu_pressure is not None
     return rest is not None and rest < LOST_ALONE and is_told and not _competes(machine)
 

@@ -38,13 +38,16 @@ def host_scheduling(evidence: Evidence, slices: Slices) -> Claim:
     """The loop's own work between forwards; each of its phases is measured by itself."""
     amount = slices.take("host scheduling", sum([slices.left[name] for name in HOST]), HOST)
     share, times, steps = slices.share(amount), evidence.times, max(1, evidence.steps)
-    phases = {name: getattr(times, name) / steps for name in HOST}
+    phases = {name: getattr(times, name) / steps for name in _WORK}
+    rest = max(0.0, amount / steps - sum(phases.values()))
+    if rest > 0.0:
+        phases["rest"] = rest
     largest = max(phases, key=lambda name: phases[name])
     in_order = sorted(phases, key=lambda name: -phases[name])
     return found(
         "host scheduling", kind="need", share=share, doubt=None,
         claim=f"the loop's own work takes {per_step(evidence, amount)}, {units.percent(share)} of the time; most of it "
-        f"{largest}: {_WORK[largest]}",
+        f"{largest}: {_WORK.get(largest, 'making records and handing them over')}",
         evidence=(
             ", ".join([f"{name} {units.duration(phases[name])}" for name in in_order]) + " per step",
             None if evidence.terms is None

@@ -5,7 +5,7 @@ Durations are nanoseconds, summed over the window unless a name says otherwise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -89,13 +89,16 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_calm(self) -> bool:
         """Nothing that is known disturbs it: what a step takes now is what it takes on this machine."""
-        slowed = [share for share in (self.cpu_share_rest, self.read, self.compute) if share is not None]
+        probed = [share for share in (self.read, self.compute) if share is not None]
         held = (self.throttled or 0.0) + (self.io_pressure or 0.0)
-        return all(share >= CALM for share in slowed) and held < 1.0 - CALM
+        sigma = self.cpu_share_rest
+        return (sigma is None or sigma >= CALM) and all(share >= QUIET for share in probed) and held < 1.0 - CALM
 
 
-CALM = 0.95
-"""A machine that does at least this much of what it does undisturbed counts as calm."""
+CALM: Final = 0.95
+"""Threads that get at least this much of what they get undisturbed count as calm."""
+QUIET: Final = 0.85
+"""The same of probes, which stray more: the undisturbed level is the best of many."""
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOST_RECORDS: Final = 120
 """Of each kind, the newest: two minutes of them."""
-SUSTAINED: Final = 3
+SUSTAINED: Final = 5
 """Probes in a row whose median counts as a level: one alone may have met a moment of higher clocks."""
 UNDISTURBED_SHARE: Final = 0.9
 """A probe that got less of a core than this says nothing of memory or clocks."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.evidence import Evidence
 
 FORWARD: Final = ("weights", "head", "compute", "attention", "resident", "fixed")
-HOST: Final = ("admit", "build", "commit", "emit")
+HOST: Final = ("admit", "build", "commit", "emit", "rest")
 MEMORY: Final = ("weights", "head", "attention", "resident")
 """Terms of the forward that are spent reading memory."""
 BUSY: Final = (*FORWARD, *HOST, "sample", "draft", "shadow")
@@ -31,17 +31,22 @@ class Slices:
         self.left: Final[dict[str, float]] = {
             "idle": times.idle, "admit": times.admit, "build": times.build, "commit": times.commit, "emit": times.emit,
             "shadow": times.shadow, "sample": times.sample, "draft": times.draft, "unexplained": times.other,
-            "excess": 0.0, "forward": 0.0,
+            "excess": 0.0, "forward": 0.0, "rest": 0.0,
         }  # fmt: skip
         self._taken: Final[dict[str, float]] = {}
         self._divide(evidence)
 
     def _divide(self, evidence: Evidence) -> None:
         """Divide the measured forward by the model's terms. Without a model it stays whole."""
-        terms, measured = evidence.terms, evidence.times.forward
+        terms, times = evidence.terms, evidence.times
+        measured = times.forward
         if terms is None or terms.forward <= 0.0:
             self.left.update(dict.fromkeys(FORWARD, 0.0), forward=measured)
             return
+        # The rest of the loop, as far as it always takes that long: making records and handing them over.
+        known = times.admit + times.build + times.commit + times.emit
+        self.left["rest"] = min(times.other, max(0.0, terms.host - known))
+        self.left["unexplained"] = times.other - self.left["rest"]
         predicted = terms.forward
         if measured > predicted * (1.0 + TOLERANCE):
             # A machine whose undisturbed speed nobody has seen has no excess: that is all that is known of it.
@@ -112,7 +117,8 @@ class Slices:
 
 LEFT: Final = {
     "idle": "idle", "admit": "host scheduling", "build": "host scheduling", "commit": "host scheduling",
-    "emit": "host scheduling", "shadow": "shadows", "sample": "sampling", "draft": "draft overhead",
+    "emit": "host scheduling", "rest": "host scheduling", "shadow": "shadows", "sample": "sampling",
+    "draft": "draft overhead",
     "unexplained": "unexplained", "excess": "unexplained", "forward": "forward, undivided",
     "weights": "weight bandwidth", "head": "LM head", "compute": "compute", "attention": "KV and attention",
     "resident": "KV and attention", "fixed": "fixed per forward",
