@@ -97,7 +97,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 CALM: Final = 0.95
 """Threads that get at least this much of what they get undisturbed count as calm."""
-QUIET: Final = 0.85
+QUIET: Final = 0.8
 """The same of probes, which stray more: the undisturbed level is the best of many."""
 
 
