@@ -55,5 +55,6 @@ def digest(path: Path | str, *, warmup_ns: int = 0) -> Digest:
     """One recording, summed up. Raises `SessionFileError`."""
     reader = SessionReader(path)
     collector = Collector(Path(path).name, warmup_ns=warmup_ns)
-    collector.take(reader)
+    for records in reader.batches():
+        collector.take_batch(records)
     return collector.digest(truncated=reader.truncated, skipped=sum(reader.skipped.values()))

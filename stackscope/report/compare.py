@@ -134,7 +134,8 @@ def _value(one: Compared, index: int) -> str:
 def _change(one: Compared) -> str:
     if one.ratio is not None:
         return spelled(one.ratio)
-    return units.change(one.b / one.a - 1) if one.a and one.b is not None else units.UNKNOWN
+    is_alike = one.why is None or not one.why.startswith("not")
+    return units.change(one.b / one.a - 1) if is_alike and one.a and one.b is not None else units.UNKNOWN
 
 
 def _standing(one: Compared) -> str:

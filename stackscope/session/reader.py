@@ -121,28 +121,34 @@ class SessionReader:
             self.header: Final = self._start(source, iter(source))[0]
 
     def __iter__(self) -> Iterator[AnyRecord]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[AnyRecord]]:
+        """The records in lists, as they were decoded: for those to whom a fifth of a microsecond per record matters."""
         with self._open() as file:
             source = _Bytes(file)
             chunks = iter(source)
             header, decoder, records = self._start(source, chunks)
             self.truncated, self.skipped, self.first_misfit = None, decoder.skipped, None
-            yield header
+            yield [header]
             has_footer = False
             while True:
-                for record in records:
-                    if type(record) is Header:
-                        self.truncated = "A second session follows in the same file; only the first was read."
-                        return
-                    has_footer = has_footer or type(record) is Footer
-                    yield record
+                kinds = [type(record) for record in records]
+                if Header in kinds:
+                    yield records[: kinds.index(Header)]
+                    self.truncated = "A second session follows in the same file; only the first was read."
+                    return
+                has_footer = has_footer or Footer in kinds
+                yield records
                 self.first_misfit = decoder.first_misfit
                 chunk = next(chunks, None) if decoder.damage is None else None
                 if chunk is None:
                     break
                 records = decoder.feed(chunk)
-            for record in decoder.finish():
-                has_footer = has_footer or type(record) is Footer
-                yield record
+            records = decoder.finish()
+            has_footer = has_footer or any(type(record) is Footer for record in records)
+            yield records
             self.first_misfit = decoder.first_misfit
             self.truncated = _why_truncated(source, decoder, has_footer=has_footer)
 

@@ -10,6 +10,8 @@ import pytest
 
 from stackscope.analysis.comparing.collecting import METRICS, MOST_HELD, Collector
 from stackscope.analysis.comparing.columns import MOST_BLOCKS
+from stackscope.analysis.comparing.comparison import compared
+from stackscope.analysis.comparing.figures import BY_NAME
 from stackscope.analysis.metrics import counts, latency, time
 from stackscope.analysis.summary import RunSummary
 from stackscope.records import ConfigEvent, GpuSample, HardwareSample, Ubatch
@@ -140,6 +142,22 @@ def test_energy_is_what_counters_gained() -> None:
     assert state.gpu_energy_j == 500.0
     assert state.package_energy_j == 100.0  # 50 W over 2 s
     assert state.throttled == {}
+
+
+def test_energies_of_other_parts_of_a_machine_are_not_compared() -> None:
+    def digest(package_w: float | None) -> Digest:
+        collector = Collector("x")
+        gpus = [GpuSample(uuid="a", name="G", is_used=True, energy_j=100.0 * at) for at in range(3)]
+        samples = [HardwareSample(at_ns=at * 10**9, gpus=(gpus[at],), package_power_w=package_w) for at in range(3)]
+        collector.take([make_header(), *(make_step(n) for n in range(40)), *samples])
+        return collector.digest()
+
+    energy = BY_NAME["energy_per_token"]
+    # 200 J over 2 s, at a token every millisecond.
+    assert energy.of(digest(None)) == pytest.approx(0.1)
+    found = compared(energy, digest(None), digest(50.0), is_same_work=False)
+    assert (found.ratio, found.why) == (None, "not of the same parts of the machine")
+    assert compared(energy, digest(None), digest(None), is_same_work=False).why == "measured once"
 
 
 def test_throttling_is_a_share_of_the_readings_that_tell() -> None:

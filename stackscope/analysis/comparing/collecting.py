@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from stackscope.analysis.totals import COMPLETED
 from stackscope.records import ConfigEvent, Footer, HardwareSample, Header, RequestRecord, StepRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from stackscope.analysis.account import Account
     from stackscope.analysis.comparing.counting import Floats
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stackscope.records import AnyRecord, FinishReason
     from stackscope.toggles import EngineConfig
 
-MOST_HELD: Final = 1024
+MOST_HELD: Final = 2048
 """Steps that are turned into columns together: numpy's own cost is then spread over enough of them."""
 
 METRICS: Final[tuple[type[Metric[object]], ...]] = (
@@ -84,21 +84,24 @@ class Collector:
 
     def take(self, records: Iterable[AnyRecord]) -> None:
         """Take records one after the other."""
-        held = self._held
         for record in records:
-            if type(record) is StepRecord:
-                held.append(record)
-                if len(held) == MOST_HELD:
-                    self._add_steps()
-                    held = self._held
-            else:
-                self.write(record)
-                held = self._held
+            self.write(record)
+
+    def take_batch(self, records: Sequence[AnyRecord]) -> None:
+        """The same, faster where all are steps."""
+        if {type(record) for record in records} != {StepRecord}:
+            self.take(records)
+            return
+        self._held += cast("Sequence[StepRecord]", records)
+        if len(self._held) >= MOST_HELD:
+            self._add_steps()
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record."""
         if isinstance(record, StepRecord):
-            self.take((record,))
+            self._held.append(record)
+            if len(self._held) >= MOST_HELD:
+                self._add_steps()
         elif isinstance(record, RequestRecord):
             self._add_request(record)
         elif isinstance(record, HardwareSample):

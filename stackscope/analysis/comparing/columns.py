@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 NAMES: Final = (
     "steps", "busy", "wall", *PHASES, "forward", "cpu", "threads", "forwards", "emitted", "rows", "prefill_rows",
     "decode_rows", "decode_emitted", "decode_forwards", "outputs", "drafted", "committed", "verifications",
-    "busy_slots", "slots", "queue", "cells", "lookup_tokens", "hit_tokens", "useful_hit_tokens", "invalid", *PARTS,
+    "busy_slots", "slots", "lookup_tokens", "hit_tokens", "useful_hit_tokens", "invalid", *PARTS,
 )  # fmt: skip
 """The columns. `busy` to `threads` are nanoseconds (`threads`: of the decode phase × engine threads, where CPU time is
-known), `busy_slots` to `cells` levels × nanoseconds, `PARTS` bytes of the target's forwards, the rest counts. What was
+known), `busy_slots` and `slots` levels × nanoseconds, `PARTS` bytes of the target's forwards, the rest counts. What was
 aborted counts in `steps`, `busy`, `wall`, phases, levels and cache only, as in `StepTotals`."""
 
 AT: Final = {name: index for index, name in enumerate(NAMES)}
@@ -36,10 +36,8 @@ MOST_BLOCKS: Final = 8192
 
 _phases: Callable[[Phases], tuple[int, ...]] = msgspec.structs.astuple
 """Their fields are `PHASES`, in that order; a third of the time of asking for each."""
-_slot: Callable[[SlotWork], tuple[int, ...]] = attrgetter("new", "cached", "drafted", "accepted", "emitted", "outputs")
-_levels: Callable[[StepRecord], tuple[int, ...]] = attrgetter(
-    "start_ns", "queue", "slots_busy", "slots", "kv_cells", "aborted", "invalid_output"
-)
+_slot: Callable[[SlotWork], tuple[int, ...]] = attrgetter("new", "cached", "drafted", "emitted", "outputs")
+_levels: Callable[[StepRecord], tuple[int, ...]] = attrgetter("start_ns", "slots_busy", "slots")
 _lookups: Callable[[CacheCounters], tuple[int, ...]] = attrgetter("lookup_tokens", "hit_tokens", "useful_hit_tokens")
 
 
@@ -64,7 +62,7 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     """The columns of at least one step. `since_ns`: when the step before ended; `None`: there was none."""
     made = np.zeros((len(NAMES), len(steps)))
     phases = _table(map(_phases, [step.phases for step in steps]), len(steps), len(PHASES))
-    levels = _table(map(_levels, steps), len(steps), 7)
+    levels = _table(map(_levels, steps), len(steps), 3)
     durations: Ints = phases.sum(axis=0)
     starts = levels[0]
     ends = starts + durations
@@ -73,21 +71,19 @@ def extract(steps: Sequence[StepRecord], pricing: Pricing, since_ns: int | None)
     made[AT["busy"]] = durations
     made[AT["wall"]] = durations + np.maximum(starts - before, 0)
     made[AT[PHASES[0]] : AT[PHASES[-1]] + 1] = phases
-    made[AT["queue"]] = levels[1] * durations
-    made[AT["busy_slots"]] = levels[2] * durations
-    made[AT["slots"]] = levels[3] * durations
-    made[AT["cells"]] = levels[4] * durations
-    made[AT["invalid"]] = levels[6]
+    made[AT["busy_slots"]] = levels[1] * durations
+    made[AT["slots"]] = levels[2] * durations
+    made[AT["invalid"]] = [step.invalid_output for step in steps]
     _look_up(made, steps)
-    ran = np.array([bool(step.work) for step in steps]) & (levels[5] == 0)
-    where = np.flatnonzero(ran)
+    n_slots = _numbers([0 if step.aborted else len(step.work) for step in steps])
+    where = np.flatnonzero(n_slots)
     none: Ints = np.zeros(0, dtype=np.int64)
     if len(where) == 0:
         return Extracted(made, durations, None, none.reshape(0, 3), 0, int(ends[-1]))
     forwards = list(steps) if len(where) == len(steps) else [steps[index] for index in where.tolist()]
-    in_flight = max(len(step.work) for step in forwards)
-    counted, verifications = _forwards(made, where, forwards, phases[PHASES.index("decode")][where], pricing)
-    return Extracted(made, durations, counted, verifications, in_flight, int(ends[-1]))
+    decoding = phases[PHASES.index("decode")][where]
+    counted, verifications = _forwards(made, where, forwards, n_slots[where], decoding, pricing)
+    return Extracted(made, durations, counted, verifications, int(n_slots.max()), int(ends[-1]))
 
 
 def _look_up(made: Floats, steps: Sequence[StepRecord]) -> None:
@@ -100,15 +96,15 @@ def _look_up(made: Floats, steps: Sequence[StepRecord]) -> None:
 
 
 def _forwards(
-    made: Floats, where: Ints, steps: Sequence[StepRecord], decoding: Ints, pricing: Pricing
+    made: Floats, where: Ints, steps: Sequence[StepRecord], n_slots: Ints, decoding: Ints, pricing: Pricing
 ) -> tuple[Counted | None, Ints]:
     """Fill in what forwards did that ran to their end; their counted work, and the verifications."""
-    n_slots = np.fromiter([len(step.work) for step in steps], dtype=np.int64, count=len(steps))
     slots = [slot for step in steps for slot in step.work]
-    new, cached, drafted, accepted, emitted, outputs = _table(map(_slot, slots), len(slots), 6)
+    new, cached, drafted, emitted, outputs = _table(map(_slot, slots), len(slots), 5)
     decodes = np.fromiter([slot.phase != "prefill" for slot in slots], dtype=bool, count=len(slots))
     verified = decodes & (drafted > 0)
     first = np.concatenate(([0], np.cumsum(n_slots)[:-1]))
+    accepted = _numbers([slot.accepted for slot in slots]) if verified.any() else np.zeros_like(new)
     kept = np.where(verified, np.minimum(accepted, emitted), 0)
 
     def put(name: str, values: Ints) -> Ints:
@@ -128,7 +124,7 @@ def _forwards(
     put("committed", kept)
     put("verifications", verified.astype(np.int64))
     if pricing.threads is not None:
-        cpu = np.fromiter([-1 if step.cpu_ns is None else step.cpu_ns for step in steps], np.int64, len(steps))
+        cpu = _numbers([-1 if step.cpu_ns is None else step.cpu_ns for step in steps])
         made[AT["cpu"], where] = np.maximum(cpu, 0)
         made[AT["threads"], where] = np.where(cpu >= 0, decoding * pricing.threads, 0)
     counted = None
@@ -141,15 +137,20 @@ def _forwards(
 
 def _passes(steps: Sequence[StepRecord], rows: Ints, outputs: Ints) -> Passes:
     """The passes of every forward, the implied single one included."""
-    numbers = np.fromiter([len(step.ubatches) or 1 for step in steps], dtype=np.int64, count=len(steps))
-    if int(numbers.max()) == 1 and not any(step.ubatches for step in steps):
+    cut = [len(step.ubatches) for step in steps]
+    if not any(cut):
         return Passes(rows, outputs, np.arange(len(steps)))
+    numbers = np.maximum(_numbers(cut), 1)
     passes = [one for step in steps for one in step.passes]
     return Passes(
         np.array([one.rows for one in passes], dtype=np.int64),
         np.array([one.outputs for one in passes], dtype=np.int64),
         np.concatenate(([0], np.cumsum(numbers)[:-1])),
     )
+
+
+def _numbers(values: Sequence[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
 def _table(rows: Iterable[tuple[int, ...]], n_rows: int, n_columns: int) -> Ints:

@@ -155,6 +155,8 @@ def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Com
         )
     if values[0] is None or values[1] is None:
         return msgspec.structs.replace(made, why="not known")
+    if isinstance(figure, Level) and figure.parts(a) != figure.parts(b):
+        return msgspec.structs.replace(made, why="not of the same parts of the machine")
     if isinstance(figure, Percentile):
         found = ratio_of_percentiles(grouped(figure, a), grouped(figure, b), figure.percentile)
     elif isinstance(figure, Rate):

@@ -92,11 +92,21 @@ class Level(Figure):
             return machine.memory_peak_bytes
         if self.kind == "gpu memory":
             return machine.gpu_memory_peak_bytes
-        spent = [part for part in (machine.gpu_energy_j, machine.package_energy_j) if part is not None]
+        spent = self._spent(digest).values()
         rate = digest[load.OutputRate]
         if not spent or rate is None or machine.energy_ns == 0:
             return None
         return ratio(sum(spent), rate * machine.energy_ns / 1e9)
+
+    def parts(self, digest: Digest) -> frozenset[str]:
+        """What of the machine it is of."""
+        return frozenset(self._spent(digest) if self.kind == "energy" else {self.kind})
+
+    @staticmethod
+    def _spent(digest: Digest) -> dict[str, float]:
+        machine = digest.machine
+        found = {"GPUs": machine.gpu_energy_j, "processors": machine.package_energy_j}
+        return {name: joules for name, joules in found.items() if joules is not None}
 
 
 def name_of(metric: type[Metric[object]]) -> str:

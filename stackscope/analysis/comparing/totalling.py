@@ -89,7 +89,6 @@ def figures_of(
     for name in ("lookup_tokens", "hit_tokens", "useful_hit_tokens"):
         setattr(steps.cache, name, totals[name])
     steps.load.busy_slot_ns, steps.load.slot_ns = totals["busy_slots"], totals["slots"]
-    steps.load.queue_request_ns, steps.load.kv_cell_ns = totals["queue"], totals["cells"]
     requests = RequestTotals()
     requests.by_reason.update(by_reason)
     requests.values.update({metric.tag: distributions[metric.tag] for metric in latency.REQUEST_METRICS})
