@@ -97,6 +97,16 @@ def test_what_forwards_take_beyond_the_prediction_is_unexplained() -> None:
     assert sentence.startswith("20.0 % of the time is unexplained")
 
 
+def test_what_the_rest_of_the_loop_always_takes_is_its_own_work() -> None:
+    evidence = window(weights=8.0, other=2.0)
+    assert evidence.terms is not None
+    usual = msgspec.structs.replace(evidence, terms=evidence.terms._replace(host=100 * MS * 1.5))
+    shares = dict(judge(usual).shares)
+    # 1.5 ms a step is what the model knows of the loop; half a millisecond more nobody explains.
+    assert shares["host scheduling"] == pytest.approx(0.15)
+    assert shares["unexplained"] == pytest.approx(0.05)
+
+
 def test_a_cause_that_is_not_confirmed_is_not_named() -> None:
     evidence = msgspec.structs.replace(window(), unknown={"weights": "weights and fixed cost cannot be told apart"})
     name, sentence = named(evidence)
