@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 import typer
 
-from stackscope import __version__
+from stackscope import __version__, cli_learn
 from stackscope.commands import experiment_options
 from stackscope.commands.explain_options import TOLD, Asked, flag
 from stackscope.commands.streams import StandardOutput, open_standard_streams
@@ -540,3 +540,6 @@ def compare(
         from stackscope.commands.compare import compare as hold
 
         raise typer.Exit(hold(recordings, fail_if=fail_if or (), warmup_s=warmup, anyway=anyway, json=json))
+
+
+cli_learn.register(app, reporting)

@@ -1,0 +1,396 @@
+"""Lessons 9, 10 and 12: whom drafts help, why one has to search, and why one has to search again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stackscope import units
+from stackscope.analysis import factorial
+from stackscope.experiments.lessons.contracts import (
+    Conclusion,
+    Lesson,
+    LessonCell,
+    Models,
+    Picture,
+    Stage,
+    changed,
+    drafting,
+)
+from stackscope.experiments.lessons.data import is_less, is_more, told, why_lost
+from stackscope.experiments.lessons.traffic import completions, traffic
+from stackscope.experiments.search_space import Axis, Value
+from stackscope.toggles import EngineConfig
+from stackscope.workload.spec import Length
+
+if TYPE_CHECKING:
+    from stackscope.analysis.factorial import Contrast
+    from stackscope.experiments.lessons.data import Data
+    from stackscope.toggles import KvType, Setting
+
+HEAVY, LIGHT = "Q8_0", "Q4_K_M"
+KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
+
+
+def _eight(kind: str, kv: str, *, drafts: bool) -> str:
+    return f"{kind}, KV {kv}, {'drafts' if drafts else 'plain'}"
+
+
+def stage_eight(models: Models, is_quick: bool) -> Stage:
+    """Two weight quantisations, two KV types, speculation off and on."""
+    source = drafting(models)
+    workload = completions(is_quick=is_quick)
+    cells: list[LessonCell] = []
+    for kind in (HEAVY, LIGHT):
+        model = models.weights(kind)
+        for kv in KV_TYPES[: 1 if is_quick else 2]:
+            off = EngineConfig(model=model, draft_model=models.draft, kv_type_k=kv, kv_type_v=kv, draft_length=3)
+            plain = _eight(kind, kv, drafts=False)
+            on = changed(off, speculation=source)
+            cells += [
+                LessonCell(key=plain, config=off, workload=workload),
+                LessonCell(key=_eight(kind, kv, drafts=True), config=on, workload=workload, over=plain),
+            ]
+    return Stage(
+        cells=tuple(cells),
+        told=(
+            "The eight configurations of the field: weights of 8 and about 4.5 bits, KV of 16 and 8 bits, drafts off "
+            "and on, as in profiles/sweeps/eight.toml.",
+            "Look at what drafts bring with each type of weights.",
+        ),
+        quick="KV has 16 bits only, so that four configurations are left; requests are fewer.",
+        figures=("tokens_per_s", "step_gap_p50_ns", "tokens_per_forward"),
+    )
+
+
+def heavier_over_lighter(data: Data) -> Contrast | None:
+    """What drafts bring with the heavier weights ÷ with the lighter, on average over the KV types."""
+    kvs = [kv for kv in KV_TYPES if _eight(HEAVY, kv, drafts=True) in data.cells]
+    weights: dict[str, float] = {}
+    for kv in kvs:
+        for kind, sign in ((HEAVY, 1.0), (LIGHT, -1.0)):
+            weights[_eight(kind, kv, drafts=True)] = sign / len(kvs)
+            weights[_eight(kind, kv, drafts=False)] = -sign / len(kvs)
+    return data.contrast(weights)
+
+
+def expect_eight(data: Data) -> str:
+    """What drafts bring with each type of weights, as predicted."""
+    gains = {kind: data.predicted(_eight(kind, "f16", drafts=True)) for kind in (HEAVY, LIGHT)}
+    if any(one is None for one in gains.values()):
+        return ""
+    phrases = [f"{units.ratio(gain)} with {kind}" for kind, gain in gains.items()]
+    return f"Drafts bring {' and '.join(phrases)}."
+
+
+def conclude_eight(data: Data) -> Conclusion:
+    """By that contrast."""
+    ratio = heavier_over_lighter(data)
+    heavy, light = (_eight(kind, "f16", drafts=True) for kind in (HEAVY, LIGHT))
+    if ratio is None:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    sentences = [
+        f"Drafts bring {told(data.ratio(heavy))} with {HEAVY} weights and {told(data.ratio(light))} with {LIGHT}; over "
+        f"the KV types the heavier ones gain {told(ratio)} as much."
+    ]
+    costs = data.cost(heavy), data.cost(light)
+    price = f"A round costs {units.number(costs[0])} plain steps with {HEAVY} and {units.number(costs[1])} with {LIGHT}"
+    if is_more(ratio):
+        holds: bool | None = True
+        sentences.append(f"{price}: the lighter the weights, the more a row costs beside reading them.")
+    elif is_less(ratio):
+        holds = False
+        sentences.append(
+            f"Here it is the other way round. {price}: relative to a step, further rows cost less with the lighter "
+            "type, whose single row is dearer than its bytes alone would make it."
+        )
+    else:
+        holds = None if ratio.half_width() > 0.05 else False
+        sentences.append(f"{price}: no difference that could be told from none.")
+    lost = why_lost(data, heavy)
+    if lost is not None and is_less(data.ratio(heavy)):
+        sentences.append(lost)
+    return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def picture_eight(data: Data) -> Picture:
+    """What drafts bring, by weights and KV type."""
+    bars = tuple(
+        data.bar(key, f"KV {kv}", group=f"{kind} weights")
+        for kind in (HEAVY, LIGHT)
+        for kv in KV_TYPES
+        if (key := _eight(kind, kv, drafts=True)) in data.cells
+    )
+    return Picture(title="tokens/s with drafts over plain", bars=bars)
+
+
+SEARCH_RUNS, QUICK_SEARCH_RUNS = 8, 5
+
+
+def stage_search(models: Models, is_quick: bool) -> Stage:
+    """Every configuration of two axes, after a search that may run few of them."""
+    source = drafting(models)
+    kinds = ("F16", "Q8_0") if is_quick else ("F16", "Q8_0", "Q4_K_M")
+    files = {kind: models.target if kind == "F16" else models.weights(kind) for kind in kinds}
+    drafts: dict[str, dict[str, Setting]] = {
+        "plain": {"speculation": "off"},
+        "n-gram drafts of 3": {"speculation": "ngram", "draft_length": 3},
+        "drafts of 3": {"speculation": source, "draft_length": 3},
+        "drafts of 7": {"speculation": source, "draft_length": 7},
+    }
+    if is_quick or source == "ngram":
+        del drafts["n-gram drafts of 3"]
+    axes = (
+        Axis(name="weights", values=tuple(Value(text=kind, fields={"model": files[kind]}) for kind in kinds)),
+        Axis(name="drafts", values=tuple(Value(text=text, fields=fields) for text, fields in drafts.items())),
+    )
+    base = EngineConfig(model=models.target, draft_model=models.draft)
+    workload = completions(is_quick=is_quick)
+    first = f"{kinds[0]}, plain"
+    cells = tuple(
+        LessonCell(
+            key=(key := f"{weights.text}, {how.text}"),
+            config=changed(base, **weights.fields, **how.fields),
+            workload=workload,
+            over=None if key == first else first,
+        )
+        for weights in axes[0].values
+        for how in axes[1].values
+    )
+    runs = QUICK_SEARCH_RUNS if is_quick else SEARCH_RUNS
+    return Stage(
+        cells=cells,
+        told=(
+            f"{len(cells)} configurations of weights and drafts. A search may run {runs} times; then all are measured.",
+            "Look at whether the best settings of each kind, put together, are the best configuration, and at what the "
+            "search has found.",
+        ),
+        quick="Six configurations instead of twelve, a search of 5 runs, fewer requests.",
+        figures=("tokens_per_s", "step_gap_p50_ns", "tokens_per_forward"),
+        axes=axes,
+        search_runs=runs,
+    )
+
+
+class Hurting(NamedTuple):
+    """Two settings that each help alone, and together are worse than the better of them."""
+
+    one: str
+    other: str
+    over_best: Contrast
+
+
+def _split(key: str) -> tuple[str, str]:
+    weights, _, drafts = key.partition(", ")
+    return weights, drafts
+
+
+def _axes(data: Data) -> tuple[list[str], list[str]]:
+    """The values of both axes, the first ones first."""
+    pairs = [_split(key) for key in data.cells]
+    return list(dict.fromkeys(one for one, _ in pairs)), list(dict.fromkeys(one for _, one in pairs))
+
+
+def _fastest(data: Data, keys: list[str]) -> str:
+    return max(keys, key=lambda key: data.figure(key) or 0.0)
+
+
+def intuition(data: Data) -> str:
+    """The best weights, drafts being off, with the best drafts, weights being those of the first configuration."""
+    weights, drafts = _axes(data)
+    best_weights = _split(_fastest(data, [f"{one}, {drafts[0]}" for one in weights]))[0]
+    best_drafts = _split(_fastest(data, [f"{weights[0]}, {one}" for one in drafts]))[1]
+    return f"{best_weights}, {best_drafts}"
+
+
+def hurting(data: Data) -> list[Hurting]:
+    """Every such pair, beyond doubt for all of them together; the worst first."""
+    weights, drafts = _axes(data)
+    pairs = [(one, other) for one in weights[1:] for other in drafts[1:]]
+    confidence = factorial.simultaneous(len(pairs))
+    found = []
+    for one, other in pairs:
+        alone = f"{one}, {drafts[0]}", f"{weights[0]}, {other}"
+        gains = [data.ratio(key) for key in alone]
+        if any(gain is None or gain.log <= 0 or not gain.is_from_one(confidence) for gain in gains):
+            continue
+        over_best = data.ratio(f"{one}, {other}", _fastest(data, list(alone)))
+        if over_best is not None and over_best.log < 0 and over_best.is_from_one(confidence):
+            found.append(Hurting(one, other, over_best))
+    return sorted(found, key=lambda pair: pair.over_best.log)
+
+
+def expect_search(data: Data) -> str:
+    """The best configuration, as predicted."""
+    known = {key: one for key in data.cells if (one := data.predicted(key)) is not None}
+    if not known:
+        return ""
+    best = max(known, key=lambda key: known[key])
+    return f"The best is {best}, at {units.ratio(known[best])} of the first."
+
+
+def conclude_search(data: Data) -> Conclusion:
+    """By the best configuration beside what one would have put together, and beside what the search chose."""
+    if data.n_blocks == 0:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    best, guessed = _fastest(data, list(data.cells)), intuition(data)
+    pairs = hurting(data)
+    sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}."]
+    over = None if best == guessed else data.ratio(best, guessed)
+    if over is None:
+        holds: bool | None = bool(pairs)
+        sentences.append("The best weights and the best drafts, put together, are just that: here intuition does.")
+    elif is_more(over):
+        holds = True
+        sentences.append(f"It runs at {told(over)} of {guessed}, which the best single settings make together.")
+    else:
+        holds = True if pairs else None
+        sentences.append(f"It cannot be told from {guessed}, which the best single settings make ({told(over)}).")
+    sentences += [
+        f"{pair.one} and {pair.other} each help alone; together they run at {told(pair.over_best)} of the better one."
+        for pair in pairs[:2]
+    ]
+    if data.chosen is not None:
+        sentences.append(_search_told(data, best))
+    return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def _search_told(data: Data, best: str) -> str:
+    runs = units.counted(len(data.searched), "run")
+    assert data.chosen is not None
+    n_seen = len({run.cell for run in data.searched})
+    saw = f"The search looked at {n_seen} of {len(data.cells)} in {runs}"
+    if data.chosen == best:
+        return f"{saw} and chose the best."
+    return f"{saw} and chose {data.chosen}, which runs at {told(data.ratio(data.chosen, best))} of the best."
+
+
+def picture_search(data: Data) -> Picture:
+    """Every configuration over the first, the fastest first."""
+    first = next(key for key, cell in data.cells.items() if cell.over is None)
+    keys = sorted((key for key in data.cells if key != first), key=lambda key: -(data.figure(key) or 0.0))
+    return Picture(title=f"tokens/s over {first}", bars=tuple(data.bar(key, key) for key in keys))
+
+
+SETTINGS = ("plain", "prefix cache", "drafts", "cache and drafts")
+CODE, UNIQUE = "shared code", "long unique prompts"
+
+
+def _under(setting: str, kind: str) -> str:
+    return f"{setting}, {kind}"
+
+
+def stage_traffic(models: Models, is_quick: bool) -> Stage:
+    """Four settings, under two kinds of traffic."""
+    base = EngineConfig(model=models.target, draft_model=models.draft, prefix_cache=False, draft_length=3)
+    source = drafting(models)
+    configs = {
+        "plain": base,
+        "prefix cache": changed(base, prefix_cache=True),
+        "drafts": changed(base, speculation=source),
+        "cache and drafts": changed(base, prefix_cache=True, speculation=source),
+    }
+    requests = 2 if is_quick else 4
+    offered = {
+        CODE: traffic("code", requests, output=24, prompt=Length.fixed(192), documents=1),
+        UNIQUE: traffic("unique", requests, output=24, prompt=Length.fixed(384)),
+    }
+    return Stage(
+        cells=tuple(
+            LessonCell(
+                key=_under(setting, kind),
+                config=config,
+                workload=workload,
+                over=None if setting == "plain" else _under("plain", kind),
+            )
+            for kind, workload in offered.items()
+            for setting, config in configs.items()
+        ),
+        told=(
+            "Prefix cache and drafts, off and on, on completions that share a file, and on long prompts that share "
+            "nothing.",
+            "Look at whether the winner of the first traffic is the winner of the second.",
+        ),
+        quick="Requests are fewer.",
+        figures=("tokens_per_s", "ttft_p50_ns", "tokens_per_forward", "useful_hit_rate"),
+    )
+
+
+def expect_traffic(data: Data) -> str:
+    """The winner under each traffic, as predicted; `plain` is at 1."""
+    phrases = []
+    for kind in (CODE, UNIQUE):
+        gains = {one: data.predicted(_under(one, kind)) for one in SETTINGS[1:]}
+        known = {"plain": 1.0, **{one: gain for one, gain in gains.items() if gain is not None}}
+        if len(known) > 1:
+            best = max(known, key=lambda one: known[one])
+            phrases.append(f"on {kind} {best} ({units.ratio(known[best])} of plain)")
+    return f"The winner is {', '.join(phrases)}." if phrases else ""
+
+
+def conclude_traffic(data: Data) -> Conclusion:
+    """By what the winner of the one traffic does under the other, beside that one's own winner."""
+    if data.n_blocks == 0:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    here, there = (max(SETTINGS, key=lambda one: data.figure(_under(one, kind)) or 0.0) for kind in (CODE, UNIQUE))
+    gained = "" if here == "plain" else f" ({told(data.ratio(_under(here, CODE)))} of plain)"
+    sentences = [f"On shared code the winner is {here}{gained}, on long unique prompts {there}."]
+    carried = None if here == "plain" else data.ratio(_under(here, UNIQUE))
+    if carried is not None:
+        sentences.append(f"Taken along to the unique prompts, {here} runs at {told(carried)} of plain.")
+    if here == there:
+        holds: bool | None = False
+        sentences.append("One setting wins under both kinds of traffic here; what it brings is another matter.")
+        if carried is not None and not is_more(carried):
+            holds = None
+    else:
+        lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE))
+        holds = True if is_less(lost) else None
+        sentences.append(f"There it has {told(lost)} of the tokens/s of {there}.")
+        if holds is None:
+            sentences.append("That cannot be told from no loss.")
+    why = why_lost(data, _under("drafts", UNIQUE))
+    if why is not None and "drafts" in here and is_less(data.ratio(_under("drafts", UNIQUE))):
+        sentences.append(why)
+    return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def picture_traffic(data: Data) -> Picture:
+    """The settings over plain, under each traffic."""
+    bars = tuple(
+        data.bar(_under(setting, kind), setting, group=kind) for kind in (CODE, UNIQUE) for setting in SETTINGS[1:]
+    )
+    return Picture(title="tokens/s over plain, by traffic", bars=bars)
+
+
+LESSONS = (
+    Lesson(
+        number=9,
+        title="Speculation helps heavier weights more than lighter ones",
+        claim="What drafts save is reading the weights once per token. The more bytes a weight has, the more that is, "
+        "while the price of the drafts stays: quantise the target, and they have less to save.",
+        stage=stage_eight,
+        expect=expect_eight,
+        conclude=conclude_eight,
+        picture=picture_eight,
+    ),
+    Lesson(
+        number=10,
+        title="The best configuration is not obvious",
+        claim="Settings meet each other: the best of each kind, put together, need not be the best, and two that help "
+        "alone may hurt together. A search that learns from its runs finds it with a part of them.",
+        stage=stage_search,
+        expect=expect_search,
+        conclude=conclude_search,
+        picture=picture_search,
+    ),
+    Lesson(
+        number=12,
+        title="Tuning follows the traffic",
+        claim="A configuration is best for the work that it was tuned on. A prefix cache lives on shared prefixes, "
+        "drafts on text that is easy to foresee; where neither is there, they cost and bring nothing.",
+        stage=stage_traffic,
+        expect=expect_traffic,
+        conclude=conclude_traffic,
+        picture=picture_traffic,
+    ),
+)

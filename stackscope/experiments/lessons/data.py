@@ -1,0 +1,176 @@
+"""The figures of a lesson, for the code that concludes from them: ratios with intervals, paired by block."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from stackscope import units
+from stackscope.analysis import factorial
+from stackscope.experiments.blocks import whole_blocks
+from stackscope.experiments.effects import logs
+from stackscope.experiments.lessons.contracts import Bar, LessonCell
+from stackscope.experiments.runs import DISTURBED_SHARE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stackscope.analysis.factorial import Contrast
+    from stackscope.experiments.state import CellRun
+    from stackscope.records import Prediction
+
+RATE = "tokens_per_s"
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the namer says of a run."""
+
+    name: str | None
+    """`None`: it names nothing."""
+    share: float | None = None
+    """Of the wall time."""
+    sentence: str = ""
+    shares: dict[str, float] = {}
+    """Of the wall time by cause, largest first."""
+
+
+class Crossing(NamedTuple):
+    """Where a line goes through a level."""
+
+    at: float
+    falls: bool
+
+
+class Data:
+    """What was predicted and measured of a lesson's cells. Only blocks that are whole count."""
+
+    def __init__(
+        self,
+        cells: Sequence[LessonCell],
+        runs: Sequence[CellRun],
+        predictions: Mapping[str, Prediction] | None = None,
+        limits: Mapping[str, Limit] | None = None,
+        searched: Sequence[CellRun] = (),
+        chosen: str | None = None,
+    ) -> None:
+        """`runs` name their cells by place. `searched` are those of a search, which `chosen` came out of."""
+        self.cells = {cell.key: cell for cell in cells}
+        self._places = {cell.key: place for place, cell in enumerate(cells)}
+        self._blocks = whole_blocks(runs, range(len(cells)))
+        self.predictions = {} if predictions is None else predictions
+        self.limits = {} if limits is None else limits
+        self.searched = searched
+        self.chosen = chosen
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def n_disturbed(self) -> int:
+        """Runs during which something else had the engine's cores."""
+        runs = [run for block in self._blocks for run in block.values()]
+        return sum(run.figures.get("cpu_share", 1.0) < DISTURBED_SHARE for run in runs)
+
+    def figure(self, key: str, name: str = RATE) -> float | None:
+        """The median of a figure over the blocks. `None`: no run has it."""
+        place = self._places[key]
+        values = [block[place].figures[name] for block in self._blocks if name in block[place].figures]
+        return median(values) if values else None
+
+    def contrast(self, weights: Mapping[str, float], name: str = RATE) -> Contrast | None:
+        """exp Σ weight × ln figure, formed within each block. `None`: a run lacks the figure, or there is no block."""
+        places = [self._places[key] for key in weights]
+        responses = logs(self._blocks, places, name) if self._blocks else None
+        if responses is None:
+            return None
+        return factorial.estimate(responses, {self._places[key]: weight for key, weight in weights.items()})
+
+    def ratio(self, key: str, over: str | None = None, name: str = RATE) -> Contrast | None:
+        """A cell's figure ÷ another's, or that of the cell it is held against. `None`: as `contrast`."""
+        reference = self.cells[key].over if over is None else over
+        assert reference is not None
+        return self.contrast({key: 1.0, reference: -1.0}, name)
+
+    def cost(self, key: str) -> float | None:
+        """What a round of a cell with drafts takes, in steps of the cell it is held against: A ÷ speed-up.
+
+        Prefill is in both, so that with long prompts it is drawn towards A. `None`: not known.
+        """
+        ratio, tokens = self.ratio(key), self.figure(key, "tokens_per_forward")
+        return None if ratio is None or tokens is None else tokens / ratio.ratio
+
+    def predicted(self, key: str, name: str = RATE) -> float | None:
+        """The ratio of a figure to that of the cell it is held against, as predicted. `None`: it was not."""
+        prediction = self.predictions.get(key)
+        if prediction is None:
+            return None
+        estimate = {RATE: prediction.tokens, "ttft_p50_ns": prediction.ttft, "step_gap_p50_ns": prediction.step_gap}
+        found = estimate.get(name)
+        return None if found is None else found.value
+
+    def bar(self, key: str, label: str, *, name: str = RATE, over: str | None = None, group: str = "") -> Bar:
+        """A ratio as a row of a picture, with what was predicted of it."""
+        predicted = self.predicted(key, name) if over in (None, self.cells[key].over) else None
+        return bar_of(self.ratio(key, over, name), label, predicted=predicted, group=group)
+
+
+def bar_of(contrast: Contrast | None, label: str, *, predicted: float | None = None, group: str = "") -> Bar:
+    """Any contrast as a row of a picture."""
+    if contrast is None:
+        return Bar(label=label, value=None, predicted=predicted, group=group)
+    interval = contrast.interval()
+    return Bar(
+        label=label,
+        value=contrast.ratio,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        predicted=predicted,
+        group=group,
+    )
+
+
+def told(contrast: Contrast | None) -> str:
+    """A ratio with its interval, in a sentence."""
+    if contrast is None:
+        return units.UNKNOWN
+    interval = contrast.interval()
+    return units.ratio(contrast.ratio) if interval is None else units.ratio(interval.value, interval.low, interval.high)
+
+
+def is_more(contrast: Contrast | None) -> bool:
+    """Beyond doubt above 1."""
+    return contrast is not None and contrast.log > 0 and contrast.is_from_one()
+
+
+def is_less(contrast: Contrast | None) -> bool:
+    """Beyond doubt below 1."""
+    return contrast is not None and contrast.log < 0 and contrast.is_from_one()
+
+
+def crossing(points: Sequence[tuple[float, float]]) -> Crossing | None:
+    """Where ratios, given as (x, ratio) by rising x, first go through 1: between two points, straight in ln ratio.
+
+    `None`: they stay on one side.
+    """
+    for (x, ratio), (next_x, next_ratio) in pairwise(points):
+        y, next_y = math.log(ratio), math.log(next_ratio)
+        if (y < 0) != (next_y < 0):
+            return Crossing(x + (next_x - x) * -y / (next_y - y), next_y < y)
+    return None
+
+
+def why_lost(data: Data, key: str, what: str = "Drafting") -> str | None:
+    """Why drafts lose in a cell, by its own figures: what a round costs, and what it brings. `None`: not known."""
+    cost, tokens = data.cost(key), data.figure(key, "tokens_per_forward")
+    if cost is None or tokens is None or cost <= tokens:
+        return None
+    rows = data.cells[key].config.draft_length + 1
+    return (
+        f"{what} loses there because a round of up to {units.counted(rows, 'row')} and its drafts costs "
+        f"{units.number(cost)} plain steps and brings {units.number(tokens)} tokens."
+    )

@@ -1,0 +1,396 @@
+"""Lessons 3, 6 and 8: what drafts cost, how batches take the compute they live on, and how long they should be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from stackscope import units
+from stackscope.experiments.lessons.contracts import (
+    Conclusion,
+    Lesson,
+    LessonCell,
+    Models,
+    Picture,
+    Stage,
+    changed,
+    drafting,
+    require_draft,
+)
+from stackscope.experiments.lessons.data import crossing, is_less, is_more, told, why_lost
+from stackscope.experiments.lessons.traffic import completions, decoding
+from stackscope.toggles import EngineConfig
+
+if TYPE_CHECKING:
+    from stackscope.experiments.lessons.data import Data
+
+OFF = "plain"
+ACCEPTANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+QUICK_ACCEPTANCES = (0.0, 0.4, 0.8)
+LENGTH = 3
+
+
+def _accepting(rate: float) -> str:
+    return f"{round(rate * 100)} % accepted"
+
+
+def stage_acceptance(models: Models, is_quick: bool) -> Stage:
+    """Drafts of three, whose tokens are accepted with a probability that is set."""
+    draft = require_draft(models)
+    off = EngineConfig(model=models.target, draft_model=draft, draft_length=LENGTH)
+    traffic = completions(is_quick=is_quick)
+    return Stage(
+        cells=(
+            LessonCell(key=OFF, config=off, workload=traffic),
+            *(
+                LessonCell(
+                    key=_accepting(rate),
+                    config=changed(off, speculation="draft", synthetic_acceptance=rate),
+                    workload=traffic,
+                    over=OFF,
+                )
+                for rate in (QUICK_ACCEPTANCES if is_quick else ACCEPTANCES)
+            ),
+        ),
+        told=(
+            "Drafts of three tokens, corrupted: each is accepted with a probability that is set, whatever it is. The "
+            "text is then worthless, the work is real.",
+            "Look for the acceptance at which drafting turns from a loss into a gain.",
+        ),
+        quick="Acceptance has three values, not six; requests are fewer.",
+        figures=("tokens_per_s", "tokens_per_forward", "acceptance", "share.draft"),
+    )
+
+
+def expect_acceptance(data: Data) -> str:
+    """Where the predicted speed-up goes through 1."""
+    points = [(rate, one) for rate in _rates(data) if (one := data.predicted(_accepting(rate))) is not None]
+    found = crossing(points)
+    if found is not None:
+        return f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}."
+    if not points:
+        return ""
+    return f"Drafts of {LENGTH} {'gain' if points[0][1] > 1 else 'lose'} at every acceptance."
+
+
+def conclude_acceptance(data: Data) -> Conclusion:
+    """By where the speed-up goes through 1."""
+    known = _rates(data)
+    ratios = [(rate, data.ratio(_accepting(rate))) for rate in known]
+    points = [(rate, one.ratio) for rate, one in ratios if one is not None]
+    if len(points) < len(ratios) or not points:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    lowest, highest = _accepting(known[0]), _accepting(known[-1])
+    found = crossing(points)
+    ends = f"From {told(data.ratio(lowest))} ({lowest}) it goes to {told(data.ratio(highest))} ({highest})."
+    cost = _cost(data, known)
+    price = (
+        ""
+        if cost is None
+        else f" A round of up to {LENGTH + 1} rows and its drafts costs {units.number(cost)} plain steps"
+    )
+    if found is not None and is_less(data.ratio(lowest)) and is_more(data.ratio(highest)):
+        at = f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}.{price}"
+        return Conclusion(holds=True, sentences=(ends, at + (", and has to bring as many tokens." if price else "")))
+    if all(is_less(data.ratio(_accepting(rate))) for rate in known):
+        most = max((data.figure(_accepting(rate), "tokens_per_forward") or 0.0) for rate in known)
+        why = f"Speculation loses here at every acceptance.{price}, and brings {units.number(most)} tokens at best."
+        return Conclusion(holds=True, sentences=(ends, why if price else "Speculation loses here at every acceptance."))
+    if all(is_more(data.ratio(_accepting(rate))) for rate in known):
+        why = f"Speculation gains here at every acceptance, even where it brings no token.{price}."
+        return Conclusion(holds=False, sentences=(ends, why if price else why.rstrip(".") + "."))
+    return Conclusion(holds=None, sentences=(ends, f"The intervals leave open where drafts of {LENGTH} break even."))
+
+
+def _rates(data: Data) -> list[float]:
+    return [rate for rate in ACCEPTANCES if _accepting(rate) in data.cells]
+
+
+def _cost(data: Data, rates: list[float]) -> float | None:
+    """Of a round in plain steps, on average over the acceptances: it does not depend on them."""
+    costs = [cost for rate in rates if (cost := data.cost(_accepting(rate))) is not None]
+    return math.exp(sum(map(math.log, costs)) / len(costs)) if costs else None
+
+
+def picture_acceptance(data: Data) -> Picture:
+    """Speed-up against acceptance."""
+    bars = tuple(data.bar(_accepting(rate), _accepting(rate)) for rate in _rates(data))
+    return Picture(title="tokens/s over plain decoding, by acceptance", bars=bars)
+
+
+BATCHES = (1, 2, 4, 8, 16)
+FEW_BATCHES = (1, 4, 16)
+KINDS = ("F16", "Q8_0")
+
+
+def _plain(kind: str, batch: int) -> str:
+    return f"{kind}, {batch} at a time"
+
+
+def _drafted(kind: str, batch: int) -> str:
+    return f"{_plain(kind, batch)}, drafts"
+
+
+def stage_batches(models: Models, is_quick: bool) -> Stage:
+    """Plain and with drafts, for more and more requests at a time, with heavy and with light weights."""
+    source = drafting(models)
+    batches = {"F16": (1, 16) if is_quick else BATCHES, "Q8_0": () if is_quick else FEW_BATCHES}
+    cells: list[LessonCell] = []
+    for kind in KINDS:
+        model = models.target if kind == "F16" or not batches[kind] else models.weights(kind)
+        off = EngineConfig(model=model, draft_model=models.draft, draft_length=LENGTH, slots=BATCHES[-1])
+        on = changed(off, speculation=source)
+        for batch in batches[kind]:
+            traffic = decoding(batch, is_quick=is_quick)
+            cells += [
+                LessonCell(key=_plain(kind, batch), config=off, workload=traffic),
+                LessonCell(key=_drafted(kind, batch), config=on, workload=traffic, over=_plain(kind, batch)),
+            ]
+    return Stage(
+        cells=tuple(cells),
+        told=(
+            "The same short completions, plain and with drafts of three, at 1 to 16 requests at a time, with weights "
+            "of 16 and of 8 bits.",
+            "Look for the batch at which drafts stop helping, and whether lighter weights move it.",
+        ),
+        quick="Batches are 1 and 16 only, with one type of weights; requests are fewer.",
+        figures=("tokens_per_s", "tokens_per_forward", "occupancy"),
+    )
+
+
+def _batches(data: Data, kind: str) -> list[int]:
+    return [batch for batch in BATCHES if _drafted(kind, batch) in data.cells]
+
+
+def expect_batches(data: Data) -> str:
+    """Where the predicted gains go through 1."""
+    phrases = []
+    for kind in KINDS:
+        known = [(math.log2(n), data.predicted(_drafted(kind, n))) for n in _batches(data, kind)]
+        sentence = _sides(kind, [(x, one) for x, one in known if one is not None])
+        phrases += [] if sentence is None else [sentence]
+    return " ".join(phrases)
+
+
+def conclude_batches(data: Data) -> Conclusion:
+    """By the speed-up at the largest batch relative to that at the smallest."""
+    batches = _batches(data, "F16")
+    few, many = _drafted("F16", batches[0]), _drafted("F16", batches[-1])
+    fall = data.contrast({many: 1.0, _plain("F16", batches[-1]): -1.0, few: -1.0, _plain("F16", batches[0]): 1.0})
+    if fall is None:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    sentences = [
+        f"Drafts bring {told(data.ratio(few))} at {batches[0]} at a time and {told(data.ratio(many))} at "
+        f"{batches[-1]}: the gain changes by {told(fall)}.",
+        *(sentence for kind in KINDS if (sentence := _crossing(data, kind)) is not None),
+    ]
+    holds: bool | None = None
+    if is_less(fall):
+        holds = True
+        sentences.append("The more rows a forward has already, the less of the compute that verifying needs is idle.")
+    elif is_more(fall):
+        holds = False
+        sentences.append(
+            f"Here the batch helps drafts instead: {_price(data, 'F16', batches)}, as rows come cheaper in a batch."
+        )
+    elif fall.half_width() < 0.1:
+        holds = False
+        sentences.append("The batch makes no difference to speak of here.")
+    lost = why_lost(data, few)
+    if lost is not None and is_less(data.ratio(few)):
+        sentences.append(f"At {batches[0]} at a time there is no idle compute to begin with. {lost}")
+    return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def _price(data: Data, kind: str, batches: list[int]) -> str:
+    costs = [data.cost(_drafted(kind, batch)) for batch in (batches[0], batches[-1])]
+    return (
+        f"a round costs {units.number(costs[0])} plain steps at {batches[0]} at a time and {units.number(costs[1])} at "
+        f"{batches[-1]}"
+    )
+
+
+def _crossing(data: Data, kind: str) -> str | None:
+    """Where the gain of one type of weights goes through 1."""
+    ratios = [(math.log2(batch), data.ratio(_drafted(kind, batch))) for batch in _batches(data, kind)]
+    return _sides(kind, [(x, one.ratio) for x, one in ratios if one is not None])
+
+
+def _sides(kind: str, points: list[tuple[float, float]]) -> str | None:
+    if not points:
+        return None
+    found = crossing(points)
+    if found is not None:
+        word = "stop helping" if found.falls else "begin to help"
+        return f"With {kind} weights they {word} at about {units.number(2**found.at)} at a time."
+    side = "gain" if points[0][1] > 1 else "lose"
+    return f"With {kind} weights they {side} at every batch that was tried."
+
+
+def picture_batches(data: Data) -> Picture:
+    """Speed-up by drafts against the batch, for each type of weights."""
+    bars = tuple(
+        data.bar(_drafted(kind, batch), f"{batch} at a time", group=f"{kind} weights")
+        for kind in KINDS
+        for batch in _batches(data, kind)
+    )
+    return Picture(title="tokens/s with drafts over plain, by batch", bars=bars)
+
+
+LENGTHS = (1, 3, 4, 7, 8)
+QUICK_LENGTHS = (1, 3, 7)
+RATES = (0.4, 0.9)
+LONGEST = 8
+
+
+def _length(length: int, rate: float) -> str:
+    return f"drafts of {length}, {_accepting(rate)}"
+
+
+def stage_lengths(models: Models, is_quick: bool) -> Stage:
+    """Drafts of several lengths, which agree rarely or mostly."""
+    draft = require_draft(models)
+    off = EngineConfig(model=models.target, draft_model=draft, draft_length_max=LONGEST)
+    traffic = completions(is_quick=is_quick)
+    cells = [LessonCell(key=OFF, config=off, workload=traffic)]
+    for rate in RATES:
+        for length in QUICK_LENGTHS if is_quick else LENGTHS:
+            on = changed(off, speculation="draft", synthetic_acceptance=rate, draft_length=length)
+            cells.append(LessonCell(key=_length(length, rate), config=on, workload=traffic, over=OFF))
+    return Stage(
+        cells=tuple(cells),
+        told=(
+            "Drafts of 1 to 8 tokens, each accepted with a probability of 40 % or 90 %, whatever it is.",
+            "Look at which length is best for each, and at the step from 4 to 5 rows and from 8 to 9: kernels that "
+            "take rows in blocks of four begin a new one there.",
+        ),
+        quick="Lengths are 1, 3 and 7 only, so that nothing is said of row blocks; requests are fewer.",
+        figures=("tokens_per_s", "tokens_per_forward", "acceptance", "share.draft"),
+    )
+
+
+def _lengths(data: Data, rate: float) -> list[int]:
+    return [length for length in LENGTHS if _length(length, rate) in data.cells]
+
+
+def best_length(data: Data, rate: float) -> int | None:
+    """The length with most tokens per second. `None`: nothing was measured."""
+    ratios = {length: one.log for length in _lengths(data, rate) if (one := data.ratio(_length(length, rate)))}
+    return max(ratios, key=lambda length: ratios[length]) if ratios else None
+
+
+def expect_lengths(data: Data) -> str:
+    """The best length at each acceptance, as predicted."""
+    phrases = []
+    for rate in RATES:
+        known = {n: one for n in _lengths(data, rate) if (one := data.predicted(_length(n, rate))) is not None}
+        if known:
+            best = max(known, key=lambda n: known[n])
+            phrases.append(f"{best} at {units.percent(rate)} accepted ({units.ratio(known[best])})")
+    return f"The best lengths are {' and '.join(phrases)}." if phrases else ""
+
+
+def conclude_lengths(data: Data) -> Conclusion:
+    """By the best length at each acceptance."""
+    low, high = (best_length(data, rate) for rate in RATES)
+    if low is None or high is None:
+        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
+    sentences = [
+        f"At 40 % accepted the best of these lengths is {low} ({told(data.ratio(_length(low, 0.4)))} of plain "
+        f"decoding), at 90 % it is {high} ({told(data.ratio(_length(high, 0.9)))})."
+    ]
+    longest = _lengths(data, RATES[0])[-1]
+    wasted = data.ratio(_length(longest, RATES[0]), _length(low, RATES[0]))
+    if low < high:
+        holds: bool | None = True
+        sentences.append(
+            f"Drafts of {longest} that rarely agree run at {told(wasted)} of those of {low}: rows that are thrown away "
+            "still cost."
+        )
+    elif low == high:
+        holds = False
+        sentences.append(f"One length is best for both here: beyond {low}, {_dearest(data, low)}.")
+    else:
+        holds = None
+        sentences.append("The longer drafts win where they agree less, which only chance explains: repeat it.")
+    if is_less(data.ratio(_length(low, RATES[0]))):
+        why = why_lost(data, _length(low, RATES[0]), f"Even the best length at 40 %, {low},")
+        sentences.append(why if why is not None else "At 40 % accepted every length loses.")
+    blocks = row_blocks(data)
+    return Conclusion(holds=holds, sentences=tuple([*sentences, blocks] if blocks else sentences))
+
+
+def _dearest(data: Data, length: int) -> str:
+    longer = [one for one in _lengths(data, RATES[1]) if one > length]
+    if not longer:
+        return "nothing was tried"
+    costs = [data.cost(_length(one, RATES[1])) for one in (length, longer[0])]
+    return f"a round goes from {units.number(costs[0])} to {units.number(costs[1])} plain steps at {longer[0]}"
+
+
+def row_blocks(data: Data) -> str | None:
+    """What one row more costs, in plain steps, where it begins a block of four and where it does not. `None`: unknown.
+
+    Each comes with one more draft forward, which both have.
+    """
+    costs = {length: data.cost(_length(length, RATES[1])) for length in _lengths(data, RATES[1])}
+    if any(costs.get(length) is None for length in LENGTHS):
+        return None
+    known = {length: cost for length, cost in costs.items() if cost is not None}
+    crossing_rows = (known[4] - known[3] + known[8] - known[7]) / 2
+    within = (known[7] - known[4]) / 3
+    says = (
+        "so that lengths of 3 and 7 are the ones to take"
+        if crossing_rows > 1.3 * max(within, 0.0)
+        else ("so that row blocks do not show in these times")
+    )
+    return (
+        f"A row that begins a block of four adds {units.number(crossing_rows)} plain steps to a round, another one "
+        f"{units.number(within)}, {says}."
+    )
+
+
+def picture_lengths(data: Data) -> Picture:
+    """Speed-up against length, at each acceptance."""
+    bars = tuple(
+        data.bar(_length(length, rate), f"drafts of {length}", group=_accepting(rate))
+        for rate in RATES
+        for length in _lengths(data, rate)
+    )
+    return Picture(title="tokens/s over plain decoding, by draft length", bars=bars)
+
+
+LESSONS = (
+    Lesson(
+        number=3,
+        title="Speculation is not only verification saved",
+        claim="Drafts are not free: a second model runs for them, they take rows in the target's forward, and only "
+        "what is accepted counts. Below some acceptance, plain decoding is faster.",
+        stage=stage_acceptance,
+        expect=expect_acceptance,
+        conclude=conclude_acceptance,
+        picture=picture_acceptance,
+    ),
+    Lesson(
+        number=6,
+        title="Large batches starve speculation",
+        claim="With one request at a time a forward waits for memory, and verifying drafts uses compute that idles. A "
+        "large batch uses it for other requests, so that drafts stop paying; the batch at which they do depends on how "
+        "heavy the weights are.",
+        stage=stage_batches,
+        expect=expect_batches,
+        conclude=conclude_batches,
+        picture=picture_batches,
+    ),
+    Lesson(
+        number=8,
+        title="A draft that rarely agrees wants a shorter draft length",
+        claim="Behind the first wrong token all others are thrown away. The less a draft agrees, the sooner that "
+        "happens, and the shorter it should be; which length is best also depends on how many rows the kernels take at "
+        "once.",
+        stage=stage_lengths,
+        expect=expect_lengths,
+        conclude=conclude_lengths,
+        picture=picture_lengths,
+    ),
+)

@@ -1,0 +1,302 @@
+"""Lessons as text and as JSON: the list, the staging, what was predicted, what was measured, picture and conclusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.text import Text
+
+from stackscope import units
+from stackscope.experiments.lessons.contracts import Waiting
+from stackscope.experiments.lessons.data import Data, told
+from stackscope.experiments.plan import warmup_requests
+from stackscope.report.layout import bar, columns, hang, row
+from stackscope.workload.spec import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from stackscope.experiments.lessons.contracts import Bar, Lesson, Picture, Stage
+    from stackscope.experiments.lessons.record import LessonRecord
+    from stackscope.records import Estimate, Prediction
+
+FIGURES: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
+    "tokens_per_s": ("tok/s", units.number),
+    "ttft_p50_ns": ("TTFT p50", units.duration),
+    "ttft_p95_ns": ("TTFT p95", units.duration),
+    "step_gap_p50_ns": ("gap p50", units.duration),
+    "step_gap_p95_ns": ("gap p95", units.duration),
+    "tokens_per_forward": ("A", units.number),
+    "acceptance": ("accepted", units.percent),
+    "share.draft": ("drafting", units.percent),
+    "host_share": ("host", units.percent),
+    "occupancy": ("slots busy", units.percent),
+    "useful_hit_rate": ("prefix hits", units.percent),
+}
+"""Figures of a run that tables show: header and how they are written."""
+
+LEAST_BAR: Final = 12
+MOST_BAR: Final = 40
+
+VERDICTS: Final = {True: "holds here", False: "does not hold here", None: "left open here"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the list."""
+
+    lesson: Lesson | Waiting
+    path: Path | None
+    """Of the recorded result. `None`: there is none."""
+    is_own: bool
+    """It was measured here, and did not come with Stackscope."""
+
+
+def listing(entries: Sequence[Entry], width: int) -> Text:
+    """All lessons, a line each."""
+    lines = []
+    for entry in entries:
+        lesson = entry.lesson
+        state = "waits" if isinstance(lesson, Waiting) else _recorded(entry)
+        lines.append(hang(Text(f"{lesson.number:>2}  ", style="bold"), [lesson.title, Text(state, style="dim")], width))
+    rest = hang(Text(), ["stackscope learn N runs one", "--show shows its recorded result"], width, style="dim")
+    return Text("\n").join([*lines, Text(), rest])
+
+
+def _recorded(entry: Entry) -> str:
+    if entry.path is None:
+        return "not recorded yet"
+    return "recorded here" if entry.is_own else "recorded"
+
+
+def list_document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """The same for machines."""
+    return [
+        {
+            "lesson": entry.lesson.number,
+            "title": entry.lesson.title,
+            "claim": entry.lesson.claim,
+            "waits_for": entry.lesson.waits_for if isinstance(entry.lesson, Waiting) else None,
+            "recorded": None if entry.path is None else str(entry.path),
+            "own": entry.is_own,
+        }
+        for entry in entries
+    ]
+
+
+def waiting(lesson: Waiting, width: int) -> Text:
+    """A lesson that cannot be staged yet."""
+    return Text("\n").join([*_head(lesson, width), row("waits", [lesson.waits_for], width)])
+
+
+def waiting_document(lesson: Waiting) -> dict[str, Any]:
+    """The same for machines."""
+    return {"lesson": lesson.number, "title": lesson.title, "claim": lesson.claim, "waits_for": lesson.waits_for}
+
+
+def unrecorded(lesson: Lesson, width: int) -> Text:
+    """A lesson that has no recorded result."""
+    command = f"stackscope learn {lesson.number}"
+    return Text("\n").join(
+        [*_head(lesson, width), row("recorded", [f"Not yet: {command} measures it on this machine."], width)]
+    )
+
+
+def _head(lesson: Lesson | Waiting, width: int) -> list[Text]:
+    return [
+        hang(Text(f"Lesson {lesson.number}: ", style="bold"), [Text(lesson.title, style="bold")], width),
+        Text(),
+        row("claim", [lesson.claim], width),
+    ]
+
+
+def staged(lesson: Lesson, stage: Stage, width: int, *, is_quick: bool) -> Text:
+    """What is going to run, before anything does."""
+    lines = [*_head(lesson, width), row("staged", [" ".join(stage.told)], width)]
+    traffics = dict.fromkeys(_offered(cell.workload) for cell in stage.cells)
+    lines += [row("", [traffic], width, style="dim") for traffic in traffics]
+    if is_quick:
+        lines.append(
+            row("quick", [f"{stage.quick} Three blocks at least: the intervals are wide."], width, style="yellow")
+        )
+    return Text("\n").join([*lines, Text()])
+
+
+def _offered(workload: Any) -> str:
+    warm = units.counted(warmup_requests(workload), "request")
+    return f"{describe(workload)}, of which {warm} to warm up"
+
+
+def predicted(lesson: Lesson, stage: Stage, predictions: Mapping[str, Prediction], width: int) -> Text:
+    """What is said before the measurement."""
+    lines = [
+        row("predicted", ["By a first look at what the others are held against, before they run:"], width),
+    ]
+    table = []
+    reasons: dict[str, list[str]] = {}
+    for cell in stage.cells:
+        prediction = predictions.get(cell.key)
+        if prediction is None:
+            continue
+        if prediction.tokens is None:
+            reasons.setdefault(prediction.reason, []).append(cell.key)
+        else:
+            table.append(
+                [cell.key, *(_estimate(one) for one in (prediction.tokens, prediction.ttft, prediction.step_gap))]
+            )
+    if table:
+        lines += _indented(columns(["", "tokens/s", "TTFT", "step gap"], table), width)
+    for reason, keys in reasons.items():
+        lines.append(row("", [f"Nothing for {', '.join(keys)}: {reason}"], width))
+    expected = lesson.expect(Data(stage.cells, [], predictions))
+    if expected:
+        lines.append(row("expected", [expected], width))
+    return Text("\n").join([*lines, Text()])
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    return units.UNKNOWN if estimate is None else units.ratio(estimate.value, estimate.low, estimate.high)
+
+
+def _indented(lines: Sequence[str], width: int) -> list[Text]:
+    """A table, its header dim; what does not fit is cut."""
+    return [Text(f"  {line}"[: max(width, 40)], style="dim" if index == 0 else "") for index, line in enumerate(lines)]
+
+
+def measured(lesson: Lesson, record: LessonRecord, path: Path | None, width: int) -> Text:
+    """What came out: the table, the picture, and what it means here."""
+    data, stage = record.data, record.stage
+    blocks = units.counted(data.n_blocks, "block")
+    took = units.duration(round(record.seconds) * 10**9)
+    when = f"{blocks} of {units.counted(len(stage.cells), 'cell')} in random order, {took}; ratios with 95 % intervals"
+    lines = [row("measured", [when], width)]
+    if data.n_blocks:
+        lines += _indented(_table(data, stage), width)
+        lines += [Text(), *chart(lesson.picture(data), width), Text()]
+        conclusion = lesson.conclude(data)
+        lines.append(row("the claim", [Text(VERDICTS[conclusion.holds], style="bold")], width))
+        lines.append(row("here", [" ".join(conclusion.sentences)], width))
+    else:
+        lines.append(row("", ["No block is whole."], width))
+    if data.n_disturbed:
+        busy = f"In {units.counted(data.n_disturbed, 'run')} something else had the engine's cores: repeat it in quiet."
+        lines.append(row("note", [busy], width, style="yellow"))
+    if record.is_interrupted:
+        lines.append(row("note", ["It was interrupted, and is not stored."], width, style="yellow"))
+    if record.is_quick:
+        lines.append(row("note", [f"A quick run. {stage.quick}"], width, style="yellow"))
+    lines += [row("note", [note], width, style="yellow") for note in record.notes]
+    where = f"{record.device}, {units.counted(record.cores, 'core')}, {record.date}, Stackscope {record.stackscope}"
+    lines.append(row("machine", [where], width, style="dim"))
+    if path is not None:
+        lines.append(row("stored", [str(path)], width, style="dim"))
+    return Text("\n").join(lines)
+
+
+def whole(lesson: Lesson, record: LessonRecord, path: Path, width: int) -> Text:
+    """A recorded lesson from its claim to its conclusion."""
+    return Text("\n").join(
+        [
+            staged(lesson, record.stage, width, is_quick=False),
+            predicted(lesson, record.stage, record.predictions, width),
+            measured(lesson, record, path, width),
+        ]
+    )
+
+
+def _table(data: Data, stage: Stage) -> list[str]:
+    names = [name for name in stage.figures if any(data.figure(cell.key, name) is not None for cell in stage.cells)]
+    header = ["", *(FIGURES[name][0] for name in names), "over its reference", "predicted"]
+    lines = []
+    for cell in stage.cells:
+        figures = [FIGURES[name][1](data.figure(cell.key, name)) for name in names]
+        over = "" if cell.over is None else told(data.ratio(cell.key))
+        lines.append([cell.key, *figures, over, "" if cell.over is None else units.ratio(data.predicted(cell.key))])
+    return columns(header, lines)
+
+
+def chart(picture: Picture, width: int) -> list[Text]:
+    """A picture as rows of bars that begin at 0, with a mark where nothing would change.
+
+    A row is a label, its bar, the value with its interval, and what was predicted. Bars share one scale.
+    """
+    values = [one for b in picture.bars for one in (b.value, picture.mark) if one is not None]
+    most = max(values, default=1.0) or 1.0
+    labels = max((len(b.label) for b in picture.bars), default=0)
+    texts = [_value(b, picture.unit) for b in picture.bars]
+    room = width - labels - max(map(len, texts), default=0) - 6
+    track = max(LEAST_BAR, min(MOST_BAR, room))
+    lines = [Text(f"  {picture.title}"[: max(width, 40)], style="bold")]
+    group = ""
+    for b, text in zip(picture.bars, texts, strict=True):
+        if b.group != group:
+            group = b.group
+            lines.append(Text(f"  {group}", style="dim"))
+        line = Text(f"  {b.label:<{labels}}  ")
+        line.append(drawn(b, most, track, picture.mark), style="cyan" if b.value is not None else "")
+        lines.append(line.append(f"  {text}"))
+    return lines
+
+
+def drawn(b: Bar, most: float, track: int, mark: float | None) -> str:
+    """A bar of exactly `track` cells, with `|` at the mark where the bar does not reach it."""
+    filled = bar((b.value or 0.0) / most, track)
+    cells = list(f"{filled:<{track}}")
+    if mark is not None:
+        at = min(track - 1, int(mark / most * track))
+        if cells[at] == " ":
+            cells[at] = "|"
+    return "".join(cells)
+
+
+def _value(b: Bar, unit: str) -> str:
+    if b.value is None:
+        return "not measured"
+    text = f"{units.number(b.value)}{unit}"
+    if b.low is not None and b.high is not None:
+        text += f" [{units.number(b.low)}, {units.number(b.high)}]"
+    return text if b.predicted is None else f"{text}, predicted {units.number(b.predicted)}{unit}"
+
+
+def document(lesson: Lesson, record: LessonRecord) -> dict[str, Any]:
+    """A lesson for machines: its record, and what follows from it. Times in ns, ratios with their ends."""
+    data = record.data
+    conclusion = lesson.conclude(data)
+    expected = lesson.expect(data)
+    return {
+        **msgspec.to_builtins(record),
+        "title": lesson.title,
+        "claim": lesson.claim,
+        "blocks": data.n_blocks,
+        "disturbed": data.n_disturbed,
+        "expected": expected or None,
+        "measured": {cell.key: _measured(data, cell.key, record.stage) for cell in record.stage.cells},
+        "conclusion": {"holds": conclusion.holds, "sentences": list(conclusion.sentences)},
+        "picture": msgspec.to_builtins(lesson.picture(data)) if data.n_blocks else None,
+    }
+
+
+def _measured(data: Data, key: str, stage: Stage) -> dict[str, Any]:
+    cell = data.cells[key]
+    ratios = {} if cell.over is None else {name: _ratio(data, key, name) for name in stage.figures}
+    return {
+        "figures": {name: data.figure(key, name) for name in stage.figures},
+        "over": cell.over,
+        "ratios": {name: one for name, one in ratios.items() if one is not None},
+    }
+
+
+def _ratio(data: Data, key: str, name: str) -> dict[str, float | None] | None:
+    contrast = data.ratio(key, name=name)
+    if contrast is None:
+        return None
+    interval = contrast.interval()
+    return {
+        "ratio": contrast.ratio,
+        "low": None if interval is None else interval.low,
+        "high": None if interval is None else interval.high,
+        "n": contrast.n,
+    }
