@@ -32,6 +32,8 @@ NARROW: Final = 0.015
 SHARE_OF_EFFECT: Final = 0.25
 """Half-width relative to the effect that is narrow enough as well."""
 
+Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
 Weights: TypeAlias = dict[int, float]
 """What each cell counts for in a contrast."""
 
@@ -77,6 +79,14 @@ def quantile(freedom: int, probability: float) -> float:
     from scipy.special import stdtrit  # half a second, which no start should pay for
 
     return float(stdtrit(freedom, probability))
+
+
+def normal(z: Array) -> Array:
+    """Probability that a standard normal variable is below each value."""
+    from scipy.special import ndtr
+
+    found: Array = ndtr(z)
+    return found
 
 
 def estimate(responses: Mapping[int, Sequence[float]], weights: Weights) -> Contrast:

@@ -48,6 +48,9 @@ KIND: Final = "ablation"
 
 WEIGHTS: Final = "Q8_0"
 
+MOST_PREDICTED_FROM: Final = 4
+"""Runs of the baseline: what they could not tell, further ones will not."""
+
 FLOATS: Final = ("f16", "bf16", "f32")
 
 
@@ -152,12 +155,11 @@ class _Conducted:
         self._interrupts = Interrupts()
         self._facts = check.check(plan.workload)
         self._notes: list[str] = []
+        self._n_predicted_from = 0
+        """Runs of the baseline that predictions were last made from."""
 
     def run(self) -> int:
         plan = self._plan
-        recorded = next((run.recording for run in self._state.runs if run.cell == 0 and run.recording), None)
-        if recorded is not None and not self._state.predictions:  # A kill came in between.
-            self._predict(self._folder / recorded)
         with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
             conduct(
                 self._state,
@@ -177,9 +179,10 @@ class _Conducted:
     def _run_cell(self, block: int, cell: int) -> CellRun:
         if self._is_stopping():
             raise Stopped
+        self._predict()
         plan = self._plan
         try:
-            done = run_cell(
+            return run_cell(
                 plan.config(cell),
                 plan.workload,
                 self._facts,
@@ -192,16 +195,23 @@ class _Conducted:
         except StackscopeError as error:
             error.message = f"{plan.label(cell)} in block {block + 1}: {error.message}"
             raise
-        if cell == 0 and done.recording is not None and not self._state.predictions:
-            self._predict(self._folder / done.recording)
-        return done
 
-    def _predict(self, baseline: Path) -> None:
-        """Store what the other cells are going to do, by the first run of the baseline."""
-        plan = self._plan
-        configs = {cell: plan.config(cell) for cell in plan.cells if cell != 0}
-        for cell, prediction in explained.predictions(baseline, configs, plan.config(0)).items():
-            self._state.predict(cell, prediction)
+    def _predict(self) -> None:
+        """Store what the other cells are going to do, by the runs of the baseline so far; what is known stays.
+
+        Shadows see little of a short run, so that some predictions take several.
+        """
+        plan, known = self._plan, self._state.predictions
+        left = [cell for cell in plan.cells if cell != 0 and (cell not in known or known[cell].tokens is None)]
+        recorded = [run.recording for run in self._state.runs if run.cell == 0 and run.recording is not None]
+        if not left or not self._n_predicted_from < len(recorded) <= MOST_PREDICTED_FROM:
+            return
+        self._n_predicted_from = len(recorded)
+        configs = {cell: plan.config(cell) for cell in left}
+        found = explained.predictions([self._folder / name for name in recorded], configs, plan.config(0))
+        for cell, prediction in found.items():
+            if cell not in known or prediction.tokens is not None:
+                self._state.predict(cell, prediction)
 
     def _judge(self) -> None:
         """Store how far from the baseline's the answers of cells are that may have others."""

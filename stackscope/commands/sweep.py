@@ -226,7 +226,7 @@ class _Conducted:
             recording = next((run.recording for run in self._state.runs if run.cell == 0 and run.recording), None)
             if recording is not None:
                 configs = {cell: one.config for cell, one in enumerate(self._space) if cell != 0}
-                found = explained.predictions(self._folder / recording, configs, self._space[0].config)
+                found = explained.predictions([self._folder / recording], configs, self._space[0].config)
                 for cell, prediction in found.items():
                     self._state.predict(cell, prediction)
         return results.guesses_of(self._state.predictions, len(self._space))

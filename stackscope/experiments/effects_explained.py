@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from stackscope import units
+from stackscope.analysis.diagnosis.follower import namings
 from stackscope.analysis.explainer import Explainer
 from stackscope.engine.allowances import Allowances
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError
 from stackscope.model.spec import load_spec
-from stackscope.pipeline import time_ns
-from stackscope.records import COST_MODEL_VERSION, Prediction
+from stackscope.records import COST_MODEL_VERSION, DraftShadow, Prediction, PrefixShadow, StepRecord
 from stackscope.session.replay import Replay
 from stackscope.toggles import EngineConfig, changed_fields
 
@@ -21,16 +25,25 @@ if TYPE_CHECKING:
 
     from stackscope.records import ModelSummary
 
+EVERY_NS: Final = 500_000_000
+"""Between two looks of the namer: runs last some seconds, and a name has to stand for two."""
 
-def predictions(recording: Path, cells: Mapping[int, EngineConfig], baseline: EngineConfig) -> dict[int, Prediction]:
-    """What each configuration would do, by a recording of the baseline: nothing of the cells themselves is looked at.
 
-    Where nothing can be said, the prediction has no ratio and says why.
+def predictions(
+    recordings: Sequence[Path], cells: Mapping[int, EngineConfig], baseline: EngineConfig
+) -> dict[int, Prediction]:
+    """What each configuration would do, by recordings of the baseline: nothing of the cells themselves is looked at.
+
+    The work is that of the first recording; the others add what shadows found of drafts and prefixes. Where nothing can
+    be said, the prediction has no ratio and says why.
     """
     explainer = Explainer(
         rules=Allowances(usable_cores()), variants=_summaries({config.model for config in cells.values()})
     )
-    at_ns = _follow(recording, explainer)
+    at_ns = _follow(recordings[0], explainer)
+    if at_ns is not None:
+        for recording in recordings[1:]:
+            _add_shadows(recording, explainer, at_ns)
     found = {}
     for cell, config in cells.items():
         made = changed_fields(baseline, config)
@@ -44,15 +57,20 @@ def predictions(recording: Path, cells: Mapping[int, EngineConfig], baseline: En
 
 
 def limits_of(recording: Path) -> str | None:
-    """What limits a run, as the namer calls it, with its share of the time. `None`: it names nothing."""
-    explainer = Explainer()
-    at_ns = _follow(recording, explainer)
-    if at_ns is None:
+    """What the namer calls the limit of a run most of the time, with its mean share. `None`: it names nothing."""
+    shares: dict[str, list[float]] = {}
+    looks: Counter[str] = Counter()
+    with suppress(StackscopeError):
+        for naming in namings(Replay(recording).records(), EVERY_NS):
+            if naming.name is not None:
+                looks[naming.name] += 1
+                if naming.share is not None:
+                    shares.setdefault(naming.name, []).append(naming.share)
+    if not looks:
         return None
-    naming = explainer.final(at_ns).naming
-    if naming.name is None:
-        return None
-    return naming.name if naming.share is None else f"{naming.name} {units.percent(naming.share)}"
+    name = looks.most_common(1)[0][0]
+    known = shares.get(name, [])
+    return f"{name} {units.percent(sum(known) / len(known))}" if known else name
 
 
 def _follow(recording: Path, explainer: Explainer) -> int | None:
@@ -61,10 +79,19 @@ def _follow(recording: Path, explainer: Explainer) -> int | None:
     try:
         for record in Replay(recording).records():
             explainer.write(record)
-            at_ns = max(at_ns, time_ns(record) or 0)
+            if isinstance(record, StepRecord):
+                at_ns = record.end_ns
     except StackscopeError:
         return None
     return at_ns
+
+
+def _add_shadows(recording: Path, explainer: Explainer, at_ns: int) -> None:
+    """Have the explainer see what shadows found in another run, as if it had been found at the end of the first."""
+    with suppress(StackscopeError):
+        for record in Replay(recording).records():
+            if isinstance(record, DraftShadow | PrefixShadow):
+                explainer.write(msgspec.structs.replace(record, at_ns=at_ns))
 
 
 def _summaries(paths: Iterable[str]) -> dict[str, ModelSummary]:

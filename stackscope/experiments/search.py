@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stackscope.analysis import factorial
 from stackscope.experiments.blocks import order
 
 if TYPE_CHECKING:
@@ -306,13 +307,11 @@ def _fit(kernel: Array, cells: Array, values: Array, noise: float) -> tuple[floa
 
 
 def _expected_improvement(worth: Array, deviation: Array, best: float) -> Array:
-    from scipy.special import ndtr
-
     if not math.isfinite(best):
         return deviation
     z = (worth - best) / deviation
     density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    gained: Array = (worth - best) * ndtr(z) + deviation * density
+    gained: Array = (worth - best) * factorial.normal(z) + deviation * density
     return gained
 
 

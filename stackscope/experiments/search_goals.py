@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 import numpy as np
 
+from stackscope.analysis import factorial
 from stackscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,11 +54,8 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True):
 
     def probability(self, mean: Array, deviation: Array) -> Array:
         """That it holds, given what is thought of the figure's logarithm."""
-        from scipy.special import ndtr
-
         z = (math.log(self.limit) - mean) / np.maximum(deviation, 1e-9)
-        found: Array = ndtr(z if self.relation == "<" else -z)
-        return found
+        return factorial.normal(z if self.relation == "<" else -z)
 
 
 class Goals(msgspec.Struct, frozen=True, kw_only=True):

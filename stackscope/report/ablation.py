@@ -9,6 +9,7 @@ import msgspec
 from rich.text import Text
 
 from stackscope import units
+from stackscope.analysis.factorial import bits
 from stackscope.experiments.plan import DEFAULT_BLOCKS, warmup_requests
 from stackscope.report.ablation_cells import figure_table
 from stackscope.report.ablation_words import verdict
@@ -31,6 +32,8 @@ RATIO_NAMES: Final = {
     "e2e_p50_ns": "E2E p50",
     "memory_bytes": "memory",
 }
+LABEL, COLUMN = 24, 22
+"""Width of a cell's name, and of a ratio with its interval."""
 QUICK_WIDER: Final = 3.0
 """How much wider intervals of three blocks are than of eight: t(2) ÷ √3 against t(7) ÷ √8."""
 
@@ -102,21 +105,39 @@ def interval_text(contrast: Contrast, nominal: float) -> str:
     return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
 
 
+def _named(result: Ablation) -> dict[int, str]:
+    """Cells with their numbers: a single setting by its label, a combination by the numbers of its settings."""
+    numbers = {cell.cell: index for index, cell in enumerate(result.cells)}
+    found = {}
+    for cell, index in numbers.items():
+        together = [str(numbers[one]) for one in bits(cell) if one in numbers]
+        found[cell] = f"{index}  {' + '.join(together) if len(together) > 1 else result.cells[index].label}"
+    return found
+
+
 def _speed_ups(result: Ablation, width: int) -> list[Text]:
+    names = _named(result)
+    header = ["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted", "limited by"]
     rows = [
         [
-            f"{index}  {cell.label}",
+            names[cell.cell],
             units.number(cell.figures["tokens_per_s"].value),
             "" if cell.speed_up is None else interval_text(cell.speed_up, result.nominal),
             "" if cell.cell == 0 else units.ratio(None if cell.predicted is None else cell.predicted.value),
             cell.bottleneck,
         ]
-        for index, cell in enumerate(result.cells)
+        for cell in result.cells
     ]
-    made = columns(["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted", "most time in"], rows)
-    if len(made[0]) > width:
-        rows = [cells[:-1] for cells in rows]
-        made = columns(["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted"], rows)
+    limits: list[Text] = []
+    if len(columns(header, rows)[0]) > width:
+        header, rows = header[:-1], [cells[:-1] for cells in rows]
+        told = [f"{index} {cell.bottleneck}" for index, cell in enumerate(result.cells) if cell.bottleneck]
+        limits = [row("limited by", told, width)] if told else []
+    return [*_table(header, rows), *limits]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Text]:
+    made = columns(header, rows)
     return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
 
 
@@ -132,10 +153,9 @@ def _interactions(result: Ablation, width: int) -> list[Text]:
         for one in result.interactions
     ]
     header = ["together", "measured", "product of singles", "measured ÷ product", "predicted", ""]
-    made = columns(header, rows)
-    if len(made[0]) > width:
+    if len(columns(header, rows)[0]) > width or any(one.averaged is not None for one in result.interactions):
         return _interactions_narrow(result, width)
-    return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
+    return _table(header, rows)
 
 
 def _interactions_narrow(result: Ablation, width: int) -> list[Text]:
@@ -156,22 +176,21 @@ def _interactions_narrow(result: Ablation, width: int) -> list[Text]:
 
 def _ratios(result: Ablation, width: int) -> list[Text]:
     """Latencies and memory relative to the baseline: below 1 is less."""
+    names = _named(result)
     cells = [cell for cell in result.cells if cell.cell != 0 and cell.ratios]
-    names = [name for name in RATIO_NAMES if any(name in cell.ratios for cell in cells)]
-    if not names:
-        return []
-    lines = []
-    for first in range(0, len(names), 2 if width < 100 else 3):
-        some = names[first : first + (2 if width < 100 else 3)]
+    known = [name for name in RATIO_NAMES if any(name in cell.ratios for cell in cells)]
+    lines: list[Text] = []
+    at_once = max(1, (width - LABEL) // COLUMN)
+    for first in range(0, len(known), at_once):
+        some = known[first : first + at_once]
         rows = [
             [
-                cell.label,
+                names[cell.cell],
                 *(interval_text(cell.ratios[n], result.nominal) if n in cell.ratios else units.UNKNOWN for n in some),
             ]
             for cell in cells
         ]
-        made = columns(["relative to the baseline", *(RATIO_NAMES[name] for name in some)], rows)
-        lines += [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
+        lines += _table(["÷ the baseline's", *(RATIO_NAMES[name] for name in some)], rows)
     return lines
 
 

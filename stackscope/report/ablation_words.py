@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def verdict(result: Ablation, plan: Plan) -> list[str]:
     """Sentences for people, the most important first. Each is worded by what its interval leaves open."""
     singles = [cell for cell in result.cells if cell.cell.bit_count() == 1]
-    told = [_singles(result, singles)]
     if result.n_blocks < LEAST_BLOCKS:
-        return [*told, f"With fewer than {LEAST_BLOCKS} blocks nothing can be told from chance."]
+        return [f"With fewer than {LEAST_BLOCKS} blocks nothing can be told from chance."]
+    told = [_singles(result, singles)]
     pairs = [one for one in result.interactions if one.is_pair]
     whole = next((one for one in result.interactions if one.cell == plan.everything), None)
     if whole is not None:
@@ -95,9 +95,9 @@ def _ratio(result: Ablation, contrast: Contrast) -> str:
 
 
 def _moved(result: Ablation, plan: Plan) -> str | None:
-    """Where most of the time went before and after. `None`: not known, or there is nothing to say."""
+    """What limits before and after. `None`: not known."""
     by_cell = {cell.cell: cell.bottleneck for cell in result.cells}
     before, after = by_cell.get(0, ""), by_cell.get(plan.everything, "")
     if not before or not after:
         return None
-    return f"Most of the step time went into {before}; with everything on, into {after}."
+    return f"What limits: {before} in the baseline, {after} with everything on."
