@@ -38,6 +38,7 @@ FIGURES: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
 }
 """Figures of a run that tables show: header and how they are written."""
 
+INDENT: Final = "  "
 LEAST_BAR: Final = 12
 MOST_BAR: Final = 40
 
@@ -163,7 +164,9 @@ def _estimate(estimate: Estimate | None) -> str:
 
 def _indented(lines: Sequence[str], width: int) -> list[Text]:
     """A table, its header dim; what does not fit is cut."""
-    return [Text(f"  {line}"[: max(width, 40)], style="dim" if index == 0 else "") for index, line in enumerate(lines)]
+    return [
+        Text(f"{INDENT}{line}"[: max(width, 40)], style="dim" if index == 0 else "") for index, line in enumerate(lines)
+    ]
 
 
 def measured(lesson: Lesson, record: LessonRecord, path: Path | None, width: int) -> Text:
@@ -174,7 +177,7 @@ def measured(lesson: Lesson, record: LessonRecord, path: Path | None, width: int
     when = f"{blocks} of {units.counted(len(stage.cells), 'cell')} in random order, {took}; ratios with 95 % intervals"
     lines = [row("measured", [when], width)]
     if data.n_blocks:
-        lines += _indented(_table(data, stage), width)
+        lines += _indented(_table(data, stage, width), width)
         lines += [Text(), *chart(lesson.picture(data), width), Text()]
         conclusion = lesson.conclude(data)
         lines.append(row("the claim", [Text(VERDICTS[conclusion.holds], style="bold")], width))
@@ -207,15 +210,17 @@ def whole(lesson: Lesson, record: LessonRecord, path: Path, width: int) -> Text:
     )
 
 
-def _table(data: Data, stage: Stage) -> list[str]:
+def _table(data: Data, stage: Stage, width: int) -> list[str]:
+    """The figures of the cells; tokens/s over the reference, and as predicted, where there is room for them."""
     names = [name for name in stage.figures if any(data.figure(cell.key, name) is not None for cell in stage.cells)]
-    header = ["", *(FIGURES[name][0] for name in names), "over its reference", "predicted"]
-    lines = []
-    for cell in stage.cells:
-        figures = [FIGURES[name][1](data.figure(cell.key, name)) for name in names]
-        over = "" if cell.over is None else told(data.ratio(cell.key))
-        lines.append([cell.key, *figures, over, "" if cell.over is None else units.ratio(data.predicted(cell.key))])
-    return columns(header, lines)
+    header = ["", *(FIGURES[name][0] for name in names)]
+    rows = [[cell.key, *(FIGURES[name][1](data.figure(cell.key, name)) for name in names)] for cell in stage.cells]
+    more = [
+        ["", ""] if cell.over is None else [told(data.ratio(cell.key)), units.ratio(data.predicted(cell.key))]
+        for cell in stage.cells
+    ]
+    wide = columns([*header, "tok/s over", "predicted"], [[*own, *one] for own, one in zip(rows, more, strict=True)])
+    return wide if max(map(len, wide)) + len(INDENT) <= width else columns(header, rows)
 
 
 def chart(picture: Picture, width: int) -> list[Text]:

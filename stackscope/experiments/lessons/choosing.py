@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stackscope import units
 from stackscope.analysis import factorial
 from stackscope.experiments.lessons.contracts import (
+    CACHE_REQUESTS,
     Conclusion,
     Lesson,
     LessonCell,
@@ -312,6 +313,7 @@ def stage_traffic(models: Models, is_quick: bool) -> Stage:
         ),
         quick="Requests are fewer.",
         figures=("tokens_per_s", "ttft_p50_ns", "tokens_per_forward", "useful_hit_rate"),
+        look_requests=CACHE_REQUESTS,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stackscope import units
 from stackscope.experiments.effects import INDEPENDENT
 from stackscope.experiments.lessons.contracts import (
+    CACHE_REQUESTS,
     Conclusion,
     Lesson,
     LessonCell,
@@ -52,6 +53,7 @@ def stage_product(models: Models, is_quick: bool) -> Stage:
         ),
         quick="Requests are fewer.",
         figures=("tokens_per_s", "ttft_p50_ns", "step_gap_p50_ns", "tokens_per_forward"),
+        look_requests=CACHE_REQUESTS,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.errors import StackscopeError
 from stackscope.experiments.blocks import order
@@ -50,16 +52,18 @@ class Conductor:
         progress: Callable[[Standing], None] = lambda _: None,
         is_stopping: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        run: Callable[..., CellRun] = run_cell,
     ) -> None:
-        """`folder` is for recordings, which nobody needs afterwards."""
+        """`folder` is for recordings, which nobody needs afterwards. `run` does what `run_cell` does."""
         self._stage = stage
         self._budget = budget
         self._folder = folder
         self._progress = progress
         self._is_stopping = is_stopping
         self._clock = clock
+        self._run_cell = run
         self._begun_s = clock()
-        self._facts = {cell.key: check.check(cell.workload) for cell in stage.cells}
+        self._places = {cell.key: place for place, cell in enumerate(stage.cells)}
         self._run_s: list[float] = []
         self.looked: list[CellRun] = []
         self.predictions: dict[str, Prediction] = {}
@@ -88,11 +92,19 @@ class Conductor:
         """Run each cell that others are held against once, and predict the others by it. Raises as `run_cell`."""
         for reference in self._stage.references:
             path = self._folder / f"look-{len(self.looked)}{SUFFIX}"
-            self.looked.append(self._run(reference, LOOKING, f"a first look: {reference.key}", path))
+            self.looked.append(self._run(self._longer(reference), LOOKING, f"a first look: {reference.key}", path))
             others = [cell for cell in self._stage.cells if cell.over == reference.key]
             if others:
                 self.predictions |= foresee(path, reference, others)
             path.unlink(missing_ok=True)
+
+    def _longer(self, cell: LessonCell) -> LessonCell:
+        """The cell with as many requests as its look takes."""
+        workload = cell.workload
+        if self._stage.look_requests <= (workload.requests or 0):
+            return cell
+        longer = msgspec.structs.replace(workload, requests=self._stage.look_requests)
+        return msgspec.structs.replace(cell, workload=longer)
 
     def measure(self) -> None:
         """Search, where the lesson has one; then run blocks of all cells. Raises as `run_cell`."""
@@ -136,12 +148,12 @@ class Conductor:
         self._progress(Standing(doing, n_done, max(self.n_total, n_done + 1), left_s))
         begun_s = self._clock()
         try:
-            done = run_cell(
+            done = self._run_cell(
                 cell.config,
                 cell.workload,
-                self._facts[cell.key],
+                check.check(cell.workload),
                 block=block,
-                cell=self._stage.cells.index(cell),
+                cell=self._places[cell.key],
                 limits=ServiceLimits(),
                 recording=recording,
                 is_stopping=self._is_stopping,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LEAST_BLOCKS: Final = 3
 MOST_BLOCKS: Final = 8
+CACHE_REQUESTS: Final = 10
+"""Of a look that is to say something of a prefix cache; its shadow wants eight behind those that warm up."""
 
 
 class Models(Protocol):
@@ -62,6 +64,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """What a quick run leaves out of it, beside blocks."""
     figures: tuple[str, ...] = ("tokens_per_s",)
     """Those that the table shows, by their names in a run."""
+    look_requests: int = 0
+    """Requests that a first look takes at least: what a prefix cache would find shows only after some."""
     names_limits: bool = False
     """The namer says of each cell what limits it."""
     axes: tuple[Axis, ...] = ()

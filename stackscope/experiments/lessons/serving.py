@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackscope import units
-from stackscope.experiments.lessons.contracts import Conclusion, Lesson, LessonCell, Models, Picture, Stage, changed
+from stackscope.experiments.lessons.contracts import (
+    CACHE_REQUESTS,
+    Conclusion,
+    Lesson,
+    LessonCell,
+    Models,
+    Picture,
+    Stage,
+    changed,
+)
 from stackscope.experiments.lessons.data import bar_of, is_less, is_more, told
 from stackscope.experiments.lessons.traffic import traffic
 from stackscope.toggles import EngineConfig
@@ -60,6 +69,7 @@ def stage_prefix(models: Models, is_quick: bool) -> Stage:
         ),
         quick="Requests are fewer.",
         figures=(TTFT, GAP, "tokens_per_s", "useful_hit_rate"),
+        look_requests=CACHE_REQUESTS,
     )
 
 
