@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.effects import Figure
 from stackscope.experiments.search import EXPLORING, Search
 from stackscope.experiments.search_goals import pareto
+from stackscope.experiments.search_space import configuration_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -64,7 +66,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     alone: Contrast | None
-    """What it does alone. `None`: that did not run."""
+    """What it does alone. `None`: that did not run in the same blocks."""
+    fitted: float | None = None
+    """The winner's tokens per second ÷ those without it, by the model of a search. `None`: there is no model."""
 
 
 class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +121,7 @@ def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapp
         rows=tuple(rows),
         winner=winner,
         over_next=None if winner is None or not following else paired(runs, winner.cell, following[0].cell),
-        why=() if winner is None else _why(plan, runs, winner.cell),
+        why=() if winner is None else _why(plan, runs, winner.cell, guesses),
         pairs=pairs,
         n_pairs=n_pairs,
         refused=tuple((space[run.cell].label, run.refusal) for run in runs if run.refusal is not None),
@@ -163,8 +167,11 @@ def _winner(
     return max(able.values(), key=lambda row: sign * row.figures[plan.goals.main].value)
 
 
-def _why(plan: SweepPlan, runs: Sequence[CellRun], winner: int) -> tuple[Why, ...]:
-    """The settings that make the winner, each with what it does alone where that ran."""
+def _why(
+    plan: SweepPlan, runs: Sequence[CellRun], winner: int, guesses: Mapping[str, Mapping[int, float]]
+) -> tuple[Why, ...]:
+    """The settings that make the winner, each with what it does alone where that ran, or here by a search's model."""
+    believed = None if plan.budget is None else search_of(plan, guesses).belief(runs, RATE).mean
     space = plan.configurations
     numbers = {one.places: cell for cell, one in enumerate(space)}
     first, own = space[0].places, space[winner].places
@@ -173,7 +180,11 @@ def _why(plan: SweepPlan, runs: Sequence[CellRun], winner: int) -> tuple[Why, ..
         if place != first[axis]:
             alone = numbers.get(_moved(first, axis, place))
             text = f"{plan.axes[axis].name}={plan.axes[axis].values[place].text}"
-            found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0)))
+            without = numbers.get(configuration_at(plan.base, plan.axes, _moved(own, axis, first[axis])).places)
+            fitted = None
+            if believed is not None and without is not None:
+                fitted = math.exp(believed[winner] - believed[without])
+            found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0), fitted=fitted))
     return tuple(found)
 
 

@@ -100,14 +100,15 @@ def configurations(base: EngineConfig, axes: Sequence[Axis]) -> tuple[Configurat
         raise UsageError(f"{n:,} configurations are too many.", remedy="Give fewer values.")
     found: dict[EngineConfig, Configuration] = {}
     for places in product(*(range(len(axis.values)) for axis in axes)):
-        one = _configuration(base, axes, places)
+        one = configuration_at(base, axes, places)
         found.setdefault(one.config, one)
     if len(found) < 2:
         raise UsageError("There is only one configuration.", remedy="Give an axis with two values.")
     return tuple(found.values())
 
 
-def _configuration(base: EngineConfig, axes: Sequence[Axis], places: tuple[int, ...]) -> Configuration:
+def configuration_at(base: EngineConfig, axes: Sequence[Axis], places: tuple[int, ...]) -> Configuration:
+    """The configuration with these values; its own places are those of the axes that have an effect on it."""
     fields: Fields = {}
     for axis, place in zip(axes, places, strict=True):
         fields |= axis.values[place].fields
@@ -117,7 +118,7 @@ def _configuration(base: EngineConfig, axes: Sequence[Axis], places: tuple[int, 
         for axis, place in zip(axes, places, strict=True)
     )
     if kept != places:
-        return _configuration(base, axes, kept)
+        return configuration_at(base, axes, kept)
     texts = [
         f"{axis.name}={axis.values[place].text}"
         for axis, place in zip(axes, places, strict=True)

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 24
 """Configurations that are told; the fastest, and all of the Pareto set."""
 
+LEAST_NAME: Final = 26
+"""Cells that are kept for the name of a configuration, which may take several lines."""
+
 FIGURES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
-    ("TTFT p95", "ttft_p95_ns", units.duration),
-    ("step gap p95", "step_gap_p95_ns", units.duration),
+    ("gap p95", "step_gap_p95_ns", units.duration),
     ("memory", "memory_bytes", units.data_size),
-    ("same tokens", "greedy_agreement", units.percent),
+    ("same", "greedy_agreement", units.percent),
     ("KL", "mean_kl", lambda value: units.number(value, places=4)),
+    ("TTFT p95", "ttft_p95_ns", units.duration),
 )
 
 
@@ -91,38 +94,38 @@ def _called(figure: str) -> str:
 
 
 def _table(report: SweepReport, width: int) -> list[Text]:
-    """The configurations that ran, the fastest first; as many columns as fit."""
-    rows = [one for index, one in enumerate(report.result.rows) if index < MOST_ROWS or one.is_best]
+    """The configurations that ran, the fastest first; as many columns as fit beside their names."""
+    result = report.result
+    rows = [one for index, one in enumerate(result.rows) if index < MOST_ROWS or one.is_best]
     figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
+    is_compared = any(one.speed_up is not None for one in rows)
     while True:
-        header = ["", "tok/s", "over the first", *(label for label, _, _ in figures), "configuration"]
-        cells = [_cells(one, figures) for one in rows]
-        lines = [f"{text}  {one.label}" for text, one in zip(columns(header[:-1], cells)[1:], rows, strict=True)]
-        head = f"{columns(header[:-1], cells)[0]}  configuration"
-        if not figures or max(map(len, [head, *lines])) <= width:
+        header = ["", "tok/s", *(["÷ the first"] if is_compared else []), *(label for label, _, _ in figures)]
+        made = columns(header, [_cells(one, figures, is_compared=is_compared) for one in rows])
+        if not figures or len(made[0]) + LEAST_NAME <= width:
             break
         figures.pop()
-    told = [Text(head, style="bold"), *(Text(line[: max(width, 40)]) for line in lines)]
-    left_out = len(report.result.rows) - len(rows)
-    marks = "* in the Pareto set: nothing is better in one objective and as good in the others"
+    lines = [Text(f"{made[0]}  configuration", style="bold")]
+    lines += [hang(Text(f"{text}  "), [one.label], width) for text, one in zip(made[1:], rows, strict=True)]
+    marks = [
+        "gap: between emissions of a request",
+        "same: greedy tokens as in the first configuration",
+        "* in the Pareto set: nothing is better in one objective and as good in the others",
+    ]
     if any(not one.keeps for one in rows):
-        marks += " · ! breaks a constraint"
-    if left_out > 0:
-        marks += f" · {units.counted(left_out, 'slower one')} not shown"
-    return [*told, hang(Text(), marks.split(" · "), width, style="dim")]
+        marks.append("! breaks a constraint")
+    if len(result.rows) > len(rows):
+        marks.append(f"{units.counted(len(result.rows) - len(rows), 'slower one')} not shown")
+    return [*lines, hang(Text(), marks, width, style="dim")]
 
 
-def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]]) -> list[str]:
-    mark = "*" if one.is_best else "" if one.keeps else "!"
+def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]], *, is_compared: bool) -> list[str]:
     return [
-        mark,
+        "*" if one.is_best else "" if one.keeps else "!",
         units.number(one.figures["tokens_per_s"].value),
-        "" if one.cell == 0 else ratio_text(one.speed_up),
-        *(
-            units.UNKNOWN if name not in one.figures else show(one.figures[name].value)
-            for _, name, show in figures
-        ),
-    ]  # fmt: skip
+        *(["" if one.cell == 0 else ratio_text(one.speed_up)] if is_compared else []),
+        *(units.UNKNOWN if name not in one.figures else show(one.figures[name].value) for _, name, show in figures),
+    ]
 
 
 def ratio_text(contrast: Contrast | None) -> str:
@@ -154,7 +157,11 @@ def why(report: SweepReport) -> list[str]:
         interval = result.over_next.interval()
         is_sure = interval is not None and result.over_next.is_from_one()
         told.append(f"{ratio_text(result.over_next)} of the next{'' if is_sure else ', which cannot be told from it'}")
-    told += [f"{one.text} brings {ratio_text(one.alone)} alone" for one in result.why if one.alone is not None]
+    for one in result.why:
+        if one.alone is not None:
+            told.append(f"{one.text} brings {ratio_text(one.alone)} alone")
+        elif one.fitted is not None:
+            told.append(f"{one.text} brings {units.ratio(one.fitted)} here, by what all runs say together")
     prediction = report.predictions.get(winner.cell)
     if prediction is not None and prediction.tokens is not None:
         told.append(f"predicted {units.ratio(prediction.tokens.value)}: {prediction.reason.rstrip('.')}")

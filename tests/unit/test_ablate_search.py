@@ -266,6 +266,30 @@ def test_a_pair_that_helps_alone_and_hurts_together_is_found() -> None:
     assert found.why[1].alone.ratio == pytest.approx(1.1, rel=0.01)
 
 
+def test_a_search_says_what_each_setting_brings_by_all_runs_together() -> None:
+    of = plan("weights=F16,Q4_K_M; speculation=off,draft; kv_type=f16,q8_0", budget=10)
+    rates = {
+        cell: 20.0
+        * (2.0 if one.config.model == "q4_k_m.gguf" else 1.0)
+        * (1.5 if one.config.speculation == "draft" else 1.0)
+        * (0.8 if one.config.kv_type_k == "q8_0" else 1.0)
+        for cell, one in enumerate(of.configurations)
+    }
+    search, runs = results.search_of(of, {}), list[CellRun]()
+    random = np.random.default_rng(4)
+    while (pick := search.next(runs)) is not None:
+        rate = rates[pick.cell] * math.exp(random.normal(0, 0.01))
+        runs.append(CellRun(block=pick.block, cell=pick.cell, figures={"tokens_per_s": rate}, duration_ns=10**9))
+    found = results.analyse(of, runs, {})
+    assert found.winner is not None
+    assert found.winner.label == "weights=Q4_K_M speculation=draft kv_type=f16"
+    brought = {one.text: one.fitted for one in found.why}
+    assert brought == {
+        "weights=Q4_K_M": pytest.approx(2.0, rel=0.1),
+        "speculation=draft": pytest.approx(1.5, rel=0.1),
+    }
+
+
 def test_where_settings_multiply_no_pair_hurts() -> None:
     of = plan("weights=F16,Q4_K_M; speculation=off,draft")
     found = results.analyse(of, runs_of({0: 20.0, 1: 30.0, 2: 40.0, 3: 60.0}, 6), {})
