@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackscope.records import RequestRecord
 from tests.integration.harness import Forcing, finish, job, lab_config, open_engine, run_jobs, turns
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def test_draining_ends_everything_with_its_tokens(engine: Engine) -> None:
         engine.submit(job(i, prompt_of(engine, 30 + i), 50, ignore_eos=True))
     engine.step()
     engine.step()
-    records = engine.drain("cancelled")
+    records = [record for record in engine.drain("cancelled") if isinstance(record, RequestRecord)]
     assert sorted(r.id for r in records) == list(range(6))
     assert {r.finish_reason for r in records} == {"cancelled"}
     assert engine.in_flight == 0

@@ -25,7 +25,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "huggingface_hub": ("model/download.py",),
     "jinja2": ("workload/",),
     "zstandard": ("session/", "workload/"),
-    "typer": ("cli.py",),
+    "typer": ("cli.py", "verbs/"),
     "rich": ("commands/", "report/", "tui/"),
     "ctypes": ("engine/", "hardware/nvml.py", "hardware/host_perf.py", "model/native"),
     "socket": (),
