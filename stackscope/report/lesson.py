@@ -275,6 +275,7 @@ def document(lesson: Lesson, record: LessonRecord) -> dict[str, Any]:
         **msgspec.to_builtins(record),
         "title": lesson.title,
         "claim": lesson.claim,
+        "elsewhere": lesson.elsewhere,
         "blocks": data.n_blocks,
         "disturbed": data.n_disturbed,
         "expected": expected or None,

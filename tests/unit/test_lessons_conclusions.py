@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackscope.experiments.lessons import choosing, speculating
+from stackscope.experiments.lessons import lengths, searching, speculating
 from stackscope.experiments.lessons.data import Limit, crossing
 from stackscope.experiments.state import CellRun
 from tests.unit.lessons_builders import concluded, data, lesson, stage
@@ -214,7 +214,7 @@ def test_a_draft_that_rarely_agrees_is_best_short() -> None:
     assert "the best of these lengths is 1" in text
     assert "at 90 % it is 7" in text
     # Costs at 90 %: A ÷ gain = 1.81, 2.28, 2.59, 3.06 (8 rows), ... : the fifth row costs as much as the next three.
-    assert speculating.row_blocks(found) is not None
+    assert lengths.row_blocks(found) is not None
     assert "are the ones to take" in text
 
 
@@ -283,7 +283,8 @@ def test_a_best_configuration_that_is_obvious() -> None:
 
 def test_no_pair_hurts_where_one_does_not_help_alone() -> None:
     assert (
-        choosing.hurting(data(stage(10), {"Q8_0, plain": 1.5, "F16, drafts of 3": 0.9, "Q8_0, drafts of 3": 0.8})) == []
+        searching.hurting(data(stage(10), {"Q8_0, plain": 1.5, "F16, drafts of 3": 0.9, "Q8_0, drafts of 3": 0.8}))
+        == []
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stackscope.errors import UsageError
-from stackscope.experiments.lessons import choosing, combining, serving, speculating
+from stackscope.experiments.lessons import choosing, combining, lengths, searching, serving, speculating
 from stackscope.experiments.lessons.contracts import Waiting
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ WAITING: Final = (
 _ALL: Final[tuple[Lesson | Waiting, ...]] = (
     *combining.LESSONS,
     *speculating.LESSONS,
+    *lengths.LESSONS,
     *serving.LESSONS,
     *choosing.LESSONS,
+    *searching.LESSONS,
     *WAITING,
 )
 

@@ -1,11 +1,10 @@
-"""Lessons 9, 10 and 12: whom drafts help, why one has to search, and why one has to search again."""
+"""Lessons 9 and 12: whom drafts help, and why what was tuned for one traffic is not tuned for another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stackscope import units
-from stackscope.analysis import factorial
 from stackscope.experiments.lessons.contracts import (
     CACHE_REQUESTS,
     Conclusion,
@@ -19,14 +18,13 @@ from stackscope.experiments.lessons.contracts import (
 )
 from stackscope.experiments.lessons.data import is_less, is_more, told, why_lost
 from stackscope.experiments.lessons.traffic import completions, traffic
-from stackscope.experiments.search_space import Axis, Value
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import Length
 
 if TYPE_CHECKING:
     from stackscope.analysis.factorial import Contrast
     from stackscope.experiments.lessons.data import Data
-    from stackscope.toggles import KvType, Setting
+    from stackscope.toggles import KvType
 
 HEAVY, LIGHT = "Q8_0", "Q4_K_M"
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
@@ -122,154 +120,6 @@ def picture_eight(data: Data) -> Picture:
         if (key := _eight(kind, kv, drafts=True)) in data.cells
     )
     return Picture(title="tokens/s with drafts over plain", bars=bars)
-
-
-SEARCH_RUNS, QUICK_SEARCH_RUNS = 8, 5
-
-
-def stage_search(models: Models, is_quick: bool) -> Stage:
-    """Every configuration of two axes, after a search that may run few of them."""
-    source = drafting(models)
-    kinds = ("F16", "Q8_0") if is_quick else ("F16", "Q8_0", "Q4_K_M")
-    files = {kind: models.target if kind == "F16" else models.weights(kind) for kind in kinds}
-    drafts: dict[str, dict[str, Setting]] = {
-        "plain": {"speculation": "off"},
-        "n-gram drafts of 3": {"speculation": "ngram", "draft_length": 3},
-        "drafts of 3": {"speculation": source, "draft_length": 3},
-        "drafts of 7": {"speculation": source, "draft_length": 7},
-    }
-    if is_quick or source == "ngram":
-        del drafts["n-gram drafts of 3"]
-    axes = (
-        Axis(name="weights", values=tuple(Value(text=kind, fields={"model": files[kind]}) for kind in kinds)),
-        Axis(name="drafts", values=tuple(Value(text=text, fields=fields) for text, fields in drafts.items())),
-    )
-    base = EngineConfig(model=models.target, draft_model=models.draft)
-    workload = completions(is_quick=is_quick)
-    first = f"{kinds[0]}, plain"
-    cells = tuple(
-        LessonCell(
-            key=(key := f"{weights.text}, {how.text}"),
-            config=changed(base, **weights.fields, **how.fields),
-            workload=workload,
-            over=None if key == first else first,
-        )
-        for weights in axes[0].values
-        for how in axes[1].values
-    )
-    runs = QUICK_SEARCH_RUNS if is_quick else SEARCH_RUNS
-    return Stage(
-        cells=cells,
-        told=(
-            f"{len(cells)} configurations of weights and drafts. A search may run {runs} times; then all are measured.",
-            "Look at whether the best settings of each kind, put together, are the best configuration, and at what the "
-            "search has found.",
-        ),
-        quick="Six configurations instead of twelve, a search of 5 runs, fewer requests.",
-        figures=("tokens_per_s", "step_gap_p50_ns", "tokens_per_forward"),
-        axes=axes,
-        search_runs=runs,
-    )
-
-
-class Hurting(NamedTuple):
-    """Two settings that each help alone, and together are worse than the better of them."""
-
-    one: str
-    other: str
-    over_best: Contrast
-
-
-def _split(key: str) -> tuple[str, str]:
-    weights, _, drafts = key.partition(", ")
-    return weights, drafts
-
-
-def _axes(data: Data) -> tuple[list[str], list[str]]:
-    """The values of both axes, the first ones first."""
-    pairs = [_split(key) for key in data.cells]
-    return list(dict.fromkeys(one for one, _ in pairs)), list(dict.fromkeys(one for _, one in pairs))
-
-
-def _fastest(data: Data, keys: list[str]) -> str:
-    return max(keys, key=lambda key: data.figure(key) or 0.0)
-
-
-def intuition(data: Data) -> str:
-    """The best weights, drafts being off, with the best drafts, weights being those of the first configuration."""
-    weights, drafts = _axes(data)
-    best_weights = _split(_fastest(data, [f"{one}, {drafts[0]}" for one in weights]))[0]
-    best_drafts = _split(_fastest(data, [f"{weights[0]}, {one}" for one in drafts]))[1]
-    return f"{best_weights}, {best_drafts}"
-
-
-def hurting(data: Data) -> list[Hurting]:
-    """Every such pair, beyond doubt for all of them together; the worst first."""
-    weights, drafts = _axes(data)
-    pairs = [(one, other) for one in weights[1:] for other in drafts[1:]]
-    confidence = factorial.simultaneous(len(pairs))
-    found = []
-    for one, other in pairs:
-        alone = f"{one}, {drafts[0]}", f"{weights[0]}, {other}"
-        gains = [data.ratio(key) for key in alone]
-        if any(gain is None or gain.log <= 0 or not gain.is_from_one(confidence) for gain in gains):
-            continue
-        over_best = data.ratio(f"{one}, {other}", _fastest(data, list(alone)))
-        if over_best is not None and over_best.log < 0 and over_best.is_from_one(confidence):
-            found.append(Hurting(one, other, over_best))
-    return sorted(found, key=lambda pair: pair.over_best.log)
-
-
-def expect_search(data: Data) -> str:
-    """The best configuration, as predicted."""
-    known = {key: one for key in data.cells if (one := data.predicted(key)) is not None}
-    if not known:
-        return ""
-    best = max(known, key=lambda key: known[key])
-    return f"The best is {best}, at {units.ratio(known[best])} of the first."
-
-
-def conclude_search(data: Data) -> Conclusion:
-    """By the best configuration beside what one would have put together, and beside what the search chose."""
-    if data.n_blocks == 0:
-        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    best, guessed = _fastest(data, list(data.cells)), intuition(data)
-    pairs = hurting(data)
-    sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}."]
-    over = None if best == guessed else data.ratio(best, guessed)
-    if over is None:
-        holds: bool | None = bool(pairs)
-        sentences.append("The best weights and the best drafts, put together, are just that: here intuition does.")
-    elif is_more(over):
-        holds = True
-        sentences.append(f"It runs at {told(over)} of {guessed}, which the best single settings make together.")
-    else:
-        holds = True if pairs else None
-        sentences.append(f"It cannot be told from {guessed}, which the best single settings make ({told(over)}).")
-    sentences += [
-        f"{pair.one} and {pair.other} each help alone; together they run at {told(pair.over_best)} of the better one."
-        for pair in pairs[:2]
-    ]
-    if data.chosen is not None:
-        sentences.append(_search_told(data, best))
-    return Conclusion(holds=holds, sentences=tuple(sentences))
-
-
-def _search_told(data: Data, best: str) -> str:
-    runs = units.counted(len(data.searched), "run")
-    assert data.chosen is not None
-    n_seen = len({run.cell for run in data.searched})
-    saw = f"The search looked at {n_seen} of {len(data.cells)} in {runs}"
-    if data.chosen == best:
-        return f"{saw} and chose the best."
-    return f"{saw} and chose {data.chosen}, which runs at {told(data.ratio(data.chosen, best))} of the best."
-
-
-def picture_search(data: Data) -> Picture:
-    """Every configuration over the first, the fastest first."""
-    first = next(key for key, cell in data.cells.items() if cell.over is None)
-    keys = sorted((key for key in data.cells if key != first), key=lambda key: -(data.figure(key) or 0.0))
-    return Picture(title=f"tokens/s over {first}", bars=tuple(data.bar(key, key) for key in keys))
 
 
 SETTINGS = ("plain", "prefix cache", "drafts", "cache and drafts")
@@ -370,26 +220,21 @@ LESSONS = (
         title="Speculation helps heavier weights more than lighter ones",
         claim="What drafts save is reading the weights once per token. The more bytes a weight has, the more that is, "
         "while the price of the drafts stays: quantise the target, and they have less to save.",
+        elsewhere="On a processor a lighter type may make the first row cheap and further rows no dearer, or a "
+        "type may be slow for one row and fast for several. Then drafts help the lighter weights "
+        "more.",
         stage=stage_eight,
         expect=expect_eight,
         conclude=conclude_eight,
         picture=picture_eight,
     ),
     Lesson(
-        number=10,
-        title="The best configuration is not obvious",
-        claim="Settings meet each other: the best of each kind, put together, need not be the best, and two that help "
-        "alone may hurt together. A search that learns from its runs finds it with a part of them.",
-        stage=stage_search,
-        expect=expect_search,
-        conclude=conclude_search,
-        picture=picture_search,
-    ),
-    Lesson(
         number=12,
         title="Tuning follows the traffic",
         claim="A configuration is best for the work that it was tuned on. A prefix cache lives on shared prefixes, "
         "drafts on text that is easy to foresee; where neither is there, they cost and bring nothing.",
+        elsewhere="A setting that costs nothing where it does not help, as a prefix cache nearly does, wins or "
+        "ties everywhere.",
         stage=stage_traffic,
         expect=expect_traffic,
         conclude=conclude_traffic,

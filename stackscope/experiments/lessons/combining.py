@@ -212,6 +212,9 @@ LESSONS = (
         claim="Each optimisation is sold with the factor that it brings alone. Two that save the same time cannot both "
         "save it, so that a stack of them brings less than the product, or sometimes more, and only a measurement of "
         "the whole tells.",
+        elsewhere="On a processor that is limited by compute already, drafts lose alone, and with lighter "
+        "weights they may lose more or less than the product says. With traffic that shares no "
+        "prefix the cache brings nothing, and there is nothing to multiply.",
         stage=stage_product,
         expect=expect_product,
         conclude=conclude_product,
@@ -222,6 +225,9 @@ LESSONS = (
         title="Relieving one bottleneck promotes the next",
         claim="Something always limits. Make the weights lighter and their reading stops being it: attention over the "
         "KV cache, the draft model or the host comes to the front, and the next saving has to be made there.",
+        elsewhere="A model whose weights are most of what a step reads, at any type that it has, keeps its "
+        "name: then the next type has to be lighter still. On a processor lighter weights also have "
+        "to be unpacked, so that compute may come to the front instead.",
         stage=stage_next,
         expect=expect_next,
         conclude=conclude_next,

@@ -134,6 +134,8 @@ class Lesson:
     title: str
     claim: str
     """In our own words, with why one would expect it."""
+    elsewhere: str
+    """Where the claim need not hold, and why."""
     stage: Staging
     expect: Callable[[Data], str]
     """What follows from the predictions, in a sentence; empty where nothing does."""

@@ -236,6 +236,9 @@ LESSONS = (
         claim="What a prefix cache finds need not be computed again, so the first token comes at once. But every "
         "further token still attends to the whole prefix: a long context costs the same per token. That is cut only by "
         "reading less of it, or smaller values.",
+        elsewhere="With a short context, or weights that are large beside the KV, attention is too small a "
+        "part of a step to be seen. A KV cache of fewer bits helps only where reading it is what "
+        "takes the time.",
         stage=stage_prefix,
         expect=expect_prefix,
         conclude=conclude_prefix,
@@ -246,6 +249,8 @@ LESSONS = (
         title="Throughput alone hides latency",
         claim="More requests at a time share each reading of the weights: tokens per second rise. Each of them waits "
         "for the prefill and the rows of the others, so first tokens come later and gaps grow, most for the unlucky.",
+        elsewhere="Where compute is in use with one request already, more at a time bring waiting and nothing "
+        "else. A p95 of few requests is the slowest of them.",
         stage=stage_latency,
         expect=expect_latency,
         conclude=conclude_latency,

@@ -1,4 +1,4 @@
-"""Lessons 3, 6 and 8: what drafts cost, how batches take the compute they live on, and how long they should be."""
+"""Lessons 3 and 6: what drafts cost, and how batches take the compute that they live on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ QUICK_ACCEPTANCES = (0.0, 0.4, 0.8)
 LENGTH = 3
 
 
-def _accepting(rate: float) -> str:
+def accepting(rate: float) -> str:
+    """What a cell with a set acceptance is called."""
     return f"{round(rate * 100)} % accepted"
 
 
@@ -44,7 +45,7 @@ def stage_acceptance(models: Models, is_quick: bool) -> Stage:
             LessonCell(key=OFF, config=off, workload=traffic),
             *(
                 LessonCell(
-                    key=_accepting(rate),
+                    key=accepting(rate),
                     config=changed(off, speculation="draft", synthetic_acceptance=rate),
                     workload=traffic,
                     over=OFF,
@@ -64,7 +65,7 @@ def stage_acceptance(models: Models, is_quick: bool) -> Stage:
 
 def expect_acceptance(data: Data) -> str:
     """Where the predicted speed-up goes through 1."""
-    points = [(rate, one) for rate in _rates(data) if (one := data.predicted(_accepting(rate))) is not None]
+    points = [(rate, one) for rate in _rates(data) if (one := data.predicted(accepting(rate))) is not None]
     found = crossing(points)
     if found is not None:
         return f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}."
@@ -76,11 +77,11 @@ def expect_acceptance(data: Data) -> str:
 def conclude_acceptance(data: Data) -> Conclusion:
     """By where the speed-up goes through 1."""
     known = _rates(data)
-    ratios = [(rate, data.ratio(_accepting(rate))) for rate in known]
+    ratios = [(rate, data.ratio(accepting(rate))) for rate in known]
     points = [(rate, one.ratio) for rate, one in ratios if one is not None]
     if len(points) < len(ratios) or not points:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    lowest, highest = _accepting(known[0]), _accepting(known[-1])
+    lowest, highest = accepting(known[0]), accepting(known[-1])
     found = crossing(points)
     ends = f"From {told(data.ratio(lowest))} ({lowest}) it goes to {told(data.ratio(highest))} ({highest})."
     cost = _cost(data, known)
@@ -92,29 +93,29 @@ def conclude_acceptance(data: Data) -> Conclusion:
     if found is not None and is_less(data.ratio(lowest)) and is_more(data.ratio(highest)):
         at = f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}.{price}"
         return Conclusion(holds=True, sentences=(ends, at + (", and has to bring as many tokens." if price else "")))
-    if all(is_less(data.ratio(_accepting(rate))) for rate in known):
-        most = max((data.figure(_accepting(rate), "tokens_per_forward") or 0.0) for rate in known)
+    if all(is_less(data.ratio(accepting(rate))) for rate in known):
+        most = max((data.figure(accepting(rate), "tokens_per_forward") or 0.0) for rate in known)
         why = f"Speculation loses here at every acceptance.{price}, and brings {units.number(most)} tokens at best."
         return Conclusion(holds=True, sentences=(ends, why if price else "Speculation loses here at every acceptance."))
-    if all(is_more(data.ratio(_accepting(rate))) for rate in known):
+    if all(is_more(data.ratio(accepting(rate))) for rate in known):
         why = f"Speculation gains here at every acceptance, even where it brings no token.{price}."
         return Conclusion(holds=False, sentences=(ends, why if price else why.rstrip(".") + "."))
     return Conclusion(holds=None, sentences=(ends, f"The intervals leave open where drafts of {LENGTH} break even."))
 
 
 def _rates(data: Data) -> list[float]:
-    return [rate for rate in ACCEPTANCES if _accepting(rate) in data.cells]
+    return [rate for rate in ACCEPTANCES if accepting(rate) in data.cells]
 
 
 def _cost(data: Data, rates: list[float]) -> float | None:
     """Of a round in plain steps, on average over the acceptances: it does not depend on them."""
-    costs = [cost for rate in rates if (cost := data.cost(_accepting(rate))) is not None]
+    costs = [cost for rate in rates if (cost := data.cost(accepting(rate))) is not None]
     return math.exp(sum(map(math.log, costs)) / len(costs)) if costs else None
 
 
 def picture_acceptance(data: Data) -> Picture:
     """Speed-up against acceptance."""
-    bars = tuple(data.bar(_accepting(rate), _accepting(rate)) for rate in _rates(data))
+    bars = tuple(data.bar(accepting(rate), accepting(rate)) for rate in _rates(data))
     return Picture(title="tokens/s over plain decoding, by acceptance", bars=bars)
 
 
@@ -237,135 +238,15 @@ def picture_batches(data: Data) -> Picture:
     return Picture(title="tokens/s with drafts over plain, by batch", bars=bars)
 
 
-LENGTHS = (1, 3, 4, 7, 8)
-QUICK_LENGTHS = (1, 3, 7)
-RATES = (0.4, 0.9)
-LONGEST = 8
-
-
-def _length(length: int, rate: float) -> str:
-    return f"drafts of {length}, {_accepting(rate)}"
-
-
-def stage_lengths(models: Models, is_quick: bool) -> Stage:
-    """Drafts of several lengths, which agree rarely or mostly."""
-    draft = require_draft(models)
-    off = EngineConfig(model=models.target, draft_model=draft, draft_length_max=LONGEST)
-    traffic = completions(is_quick=is_quick)
-    cells = [LessonCell(key=OFF, config=off, workload=traffic)]
-    for rate in RATES:
-        for length in QUICK_LENGTHS if is_quick else LENGTHS:
-            on = changed(off, speculation="draft", synthetic_acceptance=rate, draft_length=length)
-            cells.append(LessonCell(key=_length(length, rate), config=on, workload=traffic, over=OFF))
-    return Stage(
-        cells=tuple(cells),
-        told=(
-            "Drafts of 1 to 8 tokens, each accepted with a probability of 40 % or 90 %, whatever it is.",
-            "Look at which length is best for each, and at the step from 4 to 5 rows and from 8 to 9: kernels that "
-            "take rows in blocks of four begin a new one there.",
-        ),
-        quick="Lengths are 1, 3 and 7 only, so that nothing is said of row blocks; requests are fewer.",
-        figures=("tokens_per_s", "tokens_per_forward", "acceptance", "share.draft"),
-    )
-
-
-def _lengths(data: Data, rate: float) -> list[int]:
-    return [length for length in LENGTHS if _length(length, rate) in data.cells]
-
-
-def best_length(data: Data, rate: float) -> int | None:
-    """The length with most tokens per second. `None`: nothing was measured."""
-    ratios = {length: one.log for length in _lengths(data, rate) if (one := data.ratio(_length(length, rate)))}
-    return max(ratios, key=lambda length: ratios[length]) if ratios else None
-
-
-def expect_lengths(data: Data) -> str:
-    """The best length at each acceptance, as predicted."""
-    phrases = []
-    for rate in RATES:
-        known = {n: one for n in _lengths(data, rate) if (one := data.predicted(_length(n, rate))) is not None}
-        if known:
-            best = max(known, key=lambda n: known[n])
-            phrases.append(f"{best} at {units.percent(rate)} accepted ({units.ratio(known[best])})")
-    return f"The best lengths are {' and '.join(phrases)}." if phrases else ""
-
-
-def conclude_lengths(data: Data) -> Conclusion:
-    """By the best length at each acceptance."""
-    low, high = (best_length(data, rate) for rate in RATES)
-    if low is None or high is None:
-        return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    sentences = [
-        f"At 40 % accepted the best of these lengths is {low} ({told(data.ratio(_length(low, 0.4)))} of plain "
-        f"decoding), at 90 % it is {high} ({told(data.ratio(_length(high, 0.9)))})."
-    ]
-    longest = _lengths(data, RATES[0])[-1]
-    wasted = data.ratio(_length(longest, RATES[0]), _length(low, RATES[0]))
-    if low < high:
-        holds: bool | None = True
-        sentences.append(
-            f"Drafts of {longest} that rarely agree run at {told(wasted)} of those of {low}: rows that are thrown away "
-            "still cost."
-        )
-    elif low == high:
-        holds = False
-        sentences.append(f"One length is best for both here: beyond {low}, {_dearest(data, low)}.")
-    else:
-        holds = None
-        sentences.append("The longer drafts win where they agree less, which only chance explains: repeat it.")
-    if is_less(data.ratio(_length(low, RATES[0]))):
-        why = why_lost(data, _length(low, RATES[0]), f"Even the best length at 40 %, {low},")
-        sentences.append(why if why is not None else "At 40 % accepted every length loses.")
-    blocks = row_blocks(data)
-    return Conclusion(holds=holds, sentences=tuple([*sentences, blocks] if blocks else sentences))
-
-
-def _dearest(data: Data, length: int) -> str:
-    longer = [one for one in _lengths(data, RATES[1]) if one > length]
-    if not longer:
-        return "nothing was tried"
-    costs = [data.cost(_length(one, RATES[1])) for one in (length, longer[0])]
-    return f"a round goes from {units.number(costs[0])} to {units.number(costs[1])} plain steps at {longer[0]}"
-
-
-def row_blocks(data: Data) -> str | None:
-    """What one row more costs, in plain steps, where it begins a block of four and where it does not. `None`: unknown.
-
-    Each comes with one more draft forward, which both have.
-    """
-    costs = {length: data.cost(_length(length, RATES[1])) for length in _lengths(data, RATES[1])}
-    if any(costs.get(length) is None for length in LENGTHS):
-        return None
-    known = {length: cost for length, cost in costs.items() if cost is not None}
-    crossing_rows = (known[4] - known[3] + known[8] - known[7]) / 2
-    within = (known[7] - known[4]) / 3
-    says = (
-        "so that lengths of 3 and 7 are the ones to take"
-        if crossing_rows > 1.3 * max(within, 0.0)
-        else ("so that row blocks do not show in these times")
-    )
-    return (
-        f"A row that begins a block of four adds {units.number(crossing_rows)} plain steps to a round, another one "
-        f"{units.number(within)}, {says}."
-    )
-
-
-def picture_lengths(data: Data) -> Picture:
-    """Speed-up against length, at each acceptance."""
-    bars = tuple(
-        data.bar(_length(length, rate), f"drafts of {length}", group=_accepting(rate))
-        for rate in RATES
-        for length in _lengths(data, rate)
-    )
-    return Picture(title="tokens/s over plain decoding, by draft length", bars=bars)
-
-
 LESSONS = (
     Lesson(
         number=3,
         title="Speculation is not only verification saved",
         claim="Drafts are not free: a second model runs for them, they take rows in the target's forward, and only "
         "what is accepted counts. Below some acceptance, plain decoding is faster.",
+        elsewhere="A processor has little idle compute: rows cost nearly what they are, and break-even lies "
+        "higher than on a GPU, or nowhere. What a small draft costs beside its target is the other "
+        "half of it.",
         stage=stage_acceptance,
         expect=expect_acceptance,
         conclude=conclude_acceptance,
@@ -377,20 +258,12 @@ LESSONS = (
         claim="With one request at a time a forward waits for memory, and verifying drafts uses compute that idles. A "
         "large batch uses it for other requests, so that drafts stop paying; the batch at which they do depends on how "
         "heavy the weights are.",
+        elsewhere="Kernels of a processor take rows in blocks. One request that verifies four rows may fill a "
+        "block that one row leaves empty, while a batch has filled it already; or drafts lose at any "
+        "batch, since nothing idles.",
         stage=stage_batches,
         expect=expect_batches,
         conclude=conclude_batches,
         picture=picture_batches,
-    ),
-    Lesson(
-        number=8,
-        title="A draft that rarely agrees wants a shorter draft length",
-        claim="Behind the first wrong token all others are thrown away. The less a draft agrees, the sooner that "
-        "happens, and the shorter it should be; which length is best also depends on how many rows the kernels take at "
-        "once.",
-        stage=stage_lengths,
-        expect=expect_lengths,
-        conclude=conclude_lengths,
-        picture=picture_lengths,
     ),
 )
