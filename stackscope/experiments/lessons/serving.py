@@ -142,14 +142,16 @@ def picture_prefix(data: Data) -> Picture:
 
 
 FLIGHTS = (1, 4, 16)
-PROMPT, OUTPUT = 192, 24
+PROMPT, OUTPUT = 96, 24
+CHUNK = 32
+"""Rows of a forward where prefill is cut into small pieces."""
 
 
 def _flight(n: int) -> str:
     return f"{n} at a time"
 
 
-CHUNKED = f"{FLIGHTS[-1]} at a time, budget 64"
+CHUNKED = f"{FLIGHTS[-1]} at a time, budget {CHUNK}"
 
 
 def stage_latency(models: Models, is_quick: bool) -> Stage:
@@ -157,19 +159,19 @@ def stage_latency(models: Models, is_quick: bool) -> Stage:
     base = EngineConfig(model=models.target, draft_model=None, prefix_cache=False, slots_max=FLIGHTS[-1])
 
     def cell(n: int, key: str, budget: int) -> LessonCell:
-        requests = max(n, 2) if is_quick else max(n + n // 2, 4)
+        requests = max(n, 2) if is_quick else max(n, 4)
         offered = traffic("unique", requests, output=OUTPUT, concurrency=n, prompt=Length.fixed(PROMPT))
         config = changed(base, slots=n, token_budget=budget)
         return LessonCell(key=key, config=config, workload=offered, over=None if n == 1 else _flight(1))
 
     cells = [cell(n, _flight(n), 256) for n in (FLIGHTS[::2] if is_quick else FLIGHTS)]
     if not is_quick:
-        cells.append(cell(FLIGHTS[-1], CHUNKED, 64))
+        cells.append(cell(FLIGHTS[-1], CHUNKED, CHUNK))
     return Stage(
         cells=tuple(cells),
         told=(
             f"Unique prompts of {PROMPT} tokens, 1 to {FLIGHTS[-1]} at a time in as many slots, and once with prefill "
-            "in pieces of 64 rows instead of 256.",
+            f"in pieces of {CHUNK} rows at most instead of 256.",
             "Look at tokens per second beside the slowest first tokens and the longest gaps.",
         ),
         quick=f"Only 1 and {FLIGHTS[-1]} at a time, one token budget, fewer requests: a p95 of few is the slowest.",
@@ -214,7 +216,7 @@ def conclude_latency(data: Data) -> Conclusion:
     if CHUNKED in data.cells:
         whole = _flight(FLIGHTS[-1])
         sentences.append(
-            f"Prefill in pieces of 64 rows changes tokens/s by {told(data.ratio(CHUNKED, whole))}, the gaps (p95) by "
+            f"Prefill in pieces of {CHUNK} rows changes tokens/s by {told(data.ratio(CHUNKED, whole))}, gaps (p95) by "
             f"{told(data.ratio(CHUNKED, whole, GAP_TAIL))} and the first tokens (p95) by "
             f"{told(data.ratio(CHUNKED, whole, TTFT_TAIL))}."
         )

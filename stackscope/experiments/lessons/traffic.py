@@ -44,4 +44,4 @@ def completions(*, is_quick: bool) -> WorkloadSpec:
 def decoding(concurrency: int, *, is_quick: bool) -> WorkloadSpec:
     """Hardly anything but decoding, so many at a time."""
     requests = concurrency if concurrency > 3 else 2 if is_quick else 4
-    return traffic("code", requests, output=32, concurrency=concurrency, prompt=Length.fixed(32), documents=2)
+    return traffic("code", requests, output=24, concurrency=concurrency, prompt=Length.fixed(16), documents=2)

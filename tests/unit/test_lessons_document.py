@@ -1,0 +1,39 @@
+"""docs/lessons.md says what the lessons and their recorded results say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import generate_lessons_doc as generator
+from stackscope.experiments.lessons import record as records
+from stackscope.experiments.lessons.catalogue import CATALOGUE
+from stackscope.report import lesson as report
+from tests.unit.lessons_builders import lesson
+from tests.unit.test_lessons_report import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_the_page_is_current() -> None:
+    assert generator.TARGET.read_text(encoding="utf-8") == generator.document()
+
+
+def test_every_lesson_has_a_section() -> None:
+    text = generator.document()
+    for number, one in CATALOGUE.items():
+        assert f"\n## {number}. {one.title}\n" in text
+
+
+def test_a_recorded_result_is_told_with_its_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(generator, "RESULTS", tmp_path)
+    assert "Not recorded yet: `stackscope learn 1`" in generator.section(lesson(1))
+    records.write(tmp_path / "01.json", report.document(lesson(1), record(1)))
+    told = generator.section(lesson(1))
+    assert "Not recorded yet" not in told
+    assert "A processor, 2 cores, 2026-11-30, 5 blocks" in told
+    assert "their product" in told
+    assert "predicted 1.25×" in told
+    assert max(map(len, told.splitlines())) <= 120
