@@ -85,9 +85,9 @@ def _long_context(tokens: float) -> dict[str, Any]:
         name="rag", concurrency=1, documents=1, shared_tokens=int(tokens), prompt_tokens=Length.fixed(24),
         output_tokens=Length.fixed(400), ignore_eos=True,
     )  # fmt: skip
-    # The document is computed at some 200 tokens/s; requests that came meanwhile would compute it as well.
-    blocks = (Block(seconds=tokens / 170), Block(seconds=2.0, concurrency=8), Block(seconds=FAULT_S))
-    settings = {"slots": 8, "context_tokens": 16384, "token_budget": 512}
+    # The document is computed at some 200 tokens/s or more; requests that came meanwhile would compute it as well.
+    blocks = (Block(seconds=tokens / 150), Block(seconds=2.0, concurrency=8), Block(seconds=FAULT_S))
+    settings = {"slots": 8, "context_tokens": 20480, "token_budget": 512}
     return {"stand": "gemma", "workload": workload, "settings": settings, "blocks": blocks}
 
 
@@ -137,7 +137,7 @@ def _causes() -> list[Scenario]:
         *_doses("cache squeeze", "cache thrash", (2048, 1024, 600), _squeezed),
         *_doses("corrupted draft", "low acceptance", (0.2, 0.1, 0.0), _corrupted),
         *_doses("draft = target", "draft overhead", (3, 5, 7), _own_draft),
-        *_doses("long context", "KV and attention", (3072, 4608, 6144), _long_context),
+        *_doses("long context", "KV and attention", (9216, 11264, 13312), _long_context),
         *_doses("idle prefixes", "resident-prefix tax", (8192, 16384, 32768), _idle_prefixes),
         *_doses("long prompts", "prefill interference", (300, 500, 800), _long_prompts),
         *_doses("ragged", "batch fragmentation", (3, 5, 7), _ragged),

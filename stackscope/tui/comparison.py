@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from stackscope.tui.look import Look
 
 NO_VERDICT: Final = (
-    "Two runs differ by chance, too: whether a difference is more than that takes repeated runs and an interval, which"
-    " come with the compare command. Nothing is judged here."
+    "Two runs differ by chance, too, and nothing is judged here: stackscope compare, with the paths of both, gives"
+    " intervals and a verdict, and says where the time went."
 )
 _NAME: Final = 28
 
