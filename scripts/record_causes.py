@@ -36,6 +36,9 @@ NATURAL: Final[dict[str, Cause | None]] = {
     "arrivals with room": None,
 }
 """Scenarios without a fault, and what then limits: the last has too little to do for anything to limit it."""
+NOT_SHIPPED: Final = frozenset({"external-bandwidth-contention"})
+"""On the machine of the recordings that ship, a neighbour that reads memory took less than a tenth of the time at any
+dose, and was not named for it."""
 HEALTHY: Final = "healthy"
 MOST_BYTES: Final = 1_000_000
 """Of a recording that ships."""

@@ -15,6 +15,8 @@ from stackscope.commands.streams import StandardOutput, open_standard_streams
 from stackscope.errors import StackscopeError
 from stackscope.verbs.base import GONE, app, told
 
+__all__ = ["app", "main"]
+
 for kind in ("running", "recordings", "measuring", "learning", "models"):  # As the help has them.
     import_module(f"stackscope.verbs.{kind}")
 

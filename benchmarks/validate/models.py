@@ -57,10 +57,9 @@ class Models:
 
     def calibrate(self, scenarios: Sequence[Scenario]) -> None:
         """Measure what this machine does at most with each target, once; the sessions carry it in their headers."""
-        known = [found.ceilings.conditions for found in ceilings.known() if found.ceilings is not None]
         for stand in sorted({one.stand for one in scenarios} - {"twins"}):
             target, draft = self.of(stand)
             config = with_models(EngineConfig(model=target, draft_model=draft))
-            if not any(conditions.hold_for(config) for conditions in known):
+            if not ceilings.is_measured(config):
                 print(f"calibrating {stand}", flush=True)
                 ceilings.store(calibrate(config, protocol.QUICK, progress=lambda _: None))

@@ -34,6 +34,9 @@ RANKING_SHARE: Final = 0.004
 NAMING_NS: Final = (1_000_000_000, 3_000_000_000)
 RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
 """They are made anew no sooner than this, and no later: the first time is dear, as modules are imported for it."""
+SETTLING_NS: Final = 6_000_000_000
+REFILLING_NS: Final = 12_000_000_000
+"""How long after a change, and after a rebuild that emptied the caches, nothing is ranked."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
 
 
@@ -104,10 +107,24 @@ class Explainer:
         elif isinstance(record, StepRecord):
             self._has_steps = True
         elif isinstance(record, ConfigEvent | TrafficEvent):
-            self._rank_from_ns = min(self._rank_from_ns, record.at_ns + RANKING_NS[0])
+            self._change(record)
         self._follower.write(record)
         self._watch.write(record)
         self._curves.write(record)
+
+    def _change(self, event: ConfigEvent | TrafficEvent) -> None:
+        """What was predicted is of what was in force until now; what comes first after a change is not typical."""
+        settling_ns = SETTLING_NS
+        if isinstance(event, ConfigEvent):
+            if event.kind == "refused" or not event.changes:
+                return
+            if event.kind == "rebuild":
+                settling_ns = (event.duration_ns or 0) + REFILLING_NS
+        self._rank_from_ns = event.at_ns + settling_ns
+        self._explanation = msgspec.structs.replace(
+            self._explanation, ranking=None, why_no_ranking="Something has just changed: predictions start anew.",
+            ranked_at_ns=None,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Nothing is held that needs releasing."""

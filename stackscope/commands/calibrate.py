@@ -50,7 +50,7 @@ def calibrate(
         others = [variant.path for variant in find_variants(config.model) if variant.path != config.model]
         wanted += [msgspec.structs.replace(config, model=path) for path in others]
     for each in wanted:
-        if not only_if_missing or not _kept(each):
+        if not only_if_missing or not cache.is_measured(each):
             _measure(each, budget, json=json)
     return 0
 
@@ -62,13 +62,6 @@ def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> No
     if not cache.store(ceilings):
         notes.append("Those from a quiet machine are kept, and these are not.")
     _print(ceilings, notes, json=json)
-
-
-def _kept(config: EngineConfig) -> bool:
-    """Something was measured for the configuration on this machine."""
-    kept = [found.ceilings for found in cache.known() if found.ceilings is not None]
-    here = cache.machine()
-    return any(each.conditions.hold_for(config) and each.conditions.machine == here for each in kept)
 
 
 def _show_kept(config: EngineConfig, *, json: bool) -> int:

@@ -81,6 +81,21 @@ def conditions(config: EngineConfig, *, library: str, threads: int, waiting: str
     )
 
 
+def is_measured(config: EngineConfig) -> bool:
+    """Whether something is kept for this very file, in this configuration, on this machine; of any build and age."""
+    try:
+        file = Path(config.model).stat()
+    except OSError:
+        return False
+    here = machine()
+    kept = [found.ceilings.conditions for found in known() if found.ceilings is not None]
+    return any(
+        each.hold_for(config)
+        and (each.machine, each.model_bytes, each.model_mtime_ns) == (here, file.st_size, file.st_mtime_ns)
+        for each in kept
+    )
+
+
 def machine() -> str:
     """Which machine this is: name, processor and usable cores."""
     allowed, quota = host.allowed_cores(), cgroups.cpu_quota()

@@ -136,29 +136,40 @@ def predicted(lesson: Lesson, stage: Stage, predictions: Mapping[str, Prediction
     lines = [
         row("predicted", ["By a first look at what the others are held against, before they run:"], width),
     ]
-    table = []
+    told_of = {cell.key: predictions[cell.key] for cell in stage.cells if cell.key in predictions}
+    lines += _indented(_predictions({key: one for key, one in told_of.items() if one.tokens is not None}, width), width)
     reasons: dict[str, list[str]] = {}
-    for cell in stage.cells:
-        prediction = predictions.get(cell.key)
-        if prediction is None:
-            continue
-        if prediction.tokens is None:
-            reasons.setdefault(prediction.reason, []).append(cell.key)
-        else:
-            table.append(
-                [cell.key, *(_estimate(one) for one in (prediction.tokens, prediction.ttft, prediction.step_gap))]
-            )
-    if table:
-        lines += _indented(columns(["", "tokens/s", "TTFT", "step gap"], table), width)
+    for key, one in told_of.items():
+        if one.tokens is None:
+            reasons.setdefault(one.reason, []).append(key)
     for reason, keys in reasons.items():
-        lines.append(row("", [f"Nothing for {', '.join(keys)}: {reason}"], width))
+        lines.append(row("", [f"Nothing for {'; '.join(keys)}. {reason}"], width))
     expected = lesson.expect(Data(stage.cells, [], predictions))
     if expected:
         lines.append(row("expected", [expected], width))
     return Text("\n").join([*lines, Text()])
 
 
-def _estimate(estimate: Estimate | None) -> str:
+def _predictions(predictions: Mapping[str, Prediction], width: int) -> list[str]:
+    """Ratios as predicted; latencies without their intervals where there is no room for those."""
+    header = ["", "tokens/s", "TTFT", "step gap"]
+    if not predictions:
+        return []
+
+    def table(*, is_short: bool) -> list[str]:
+        ratios = {
+            key: [_estimate(one.tokens), *(_estimate(other, is_short=is_short) for other in (one.ttft, one.step_gap))]
+            for key, one in predictions.items()
+        }
+        return columns(header, [[key, *one] for key, one in ratios.items()])
+
+    whole_table = table(is_short=False)
+    return whole_table if max(map(len, whole_table)) + len(INDENT) <= width else table(is_short=True)
+
+
+def _estimate(estimate: Estimate | None, *, is_short: bool = False) -> str:
+    if estimate is not None and is_short:
+        return units.ratio(estimate.value)
     return units.UNKNOWN if estimate is None else units.ratio(estimate.value, estimate.low, estimate.high)
 
 

@@ -62,7 +62,11 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
 
 def own(**changes: object) -> Ceilings:
     """Ceilings of the bundled target on this machine."""
-    given = conditions(model=bundled_target().name, machine=cache.machine(), library=FACTS.description)
+    file = bundled_target().stat()
+    given = conditions(
+        model=bundled_target().name, model_bytes=file.st_size, model_mtime_ns=file.st_mtime_ns,
+        machine=cache.machine(), library=FACTS.description,
+    )  # fmt: skip
     return ceilings(conditions=msgspec.structs.replace(given, **changes))
 
 
@@ -72,7 +76,7 @@ def test_what_is_there_is_not_measured_again(measured: list[tuple[EngineConfig, 
     cache.store(own())
     assert invoke("--if-missing") == (0, "", "")
     assert len(measured) == 1
-    cache.store(own(threads=1))
+    cache.store(own(model_mtime_ns=1, threads=7))  # Another file of that name.
     assert invoke("--if-missing", "--threads", "7")[0] == 0
     assert measured[-1][0].threads == 7
 

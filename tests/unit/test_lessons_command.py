@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from stackscope.cli import app
+import stackscope.verbs.learning  # noqa: F401 - which registers the verb
 from stackscope.commands import learn as command
 from stackscope.commands.learn import LearnOptions
 from stackscope.experiments.lessons import record as records
 from stackscope.experiments.lessons.conducting import Conductor
+from stackscope.verbs.base import app
 from tests.integration.ablate_support import ROOT
 from tests.integration.ablate_support import command as with_fake_engine
 from tests.unit.lessons_builders import FakeModels, stage

@@ -125,6 +125,25 @@ def test_a_picture_says_what_was_not_measured_and_what_was_predicted() -> None:
     assert len({line.index("1.50×") if "1.50×" in line else line.index("not") for line in lines[2:]}) == 1
 
 
+def test_predicted_latencies_lose_their_intervals_where_there_is_no_room() -> None:
+    of = stage(12)
+    key = of.cells[-1].key
+    ratio = Estimate(1.25, 1.1, 1.4)
+    made = Prediction(at_ns=0, changes={}, tokens=ratio, ttft=ratio, step_gap=ratio)
+    wide, narrow = (report.predicted(lesson(12), of, {key: made}, width).plain for width in (100, 80))
+    assert wide.count("1.25× [1.10, 1.40]") == 3
+    assert narrow.count("1.25× [1.10, 1.40]") == 1
+    assert narrow.count("1.25×") - narrow.count("1.25× of plain") == 3
+
+
+def test_what_cannot_be_predicted_says_why() -> None:
+    of = stage(12)
+    keys = [cell.key for cell in of.cells if cell.over is not None][:2]
+    made = Prediction(at_ns=0, changes={}, reason="No step has run.")
+    told = " ".join(report.predicted(lesson(12), of, dict.fromkeys(keys, made), 100).plain.split())
+    assert f"Nothing for {keys[0]}; {keys[1]}. No step has run." in told
+
+
 def test_a_picture_of_nothing_is_a_title() -> None:
     assert [line.plain for line in report.chart(Picture(title="t", bars=()), 80)] == ["  t"]
 

@@ -33,7 +33,7 @@ class TermSample:
     """Fits the time model to the steps of a session, and keeps a thinned sample of them."""
 
     def __init__(self, header: Header) -> None:
-        self._fit = Fit(header.ceilings, header.other_ceilings)
+        self._fit = Fit.of(header)
         self._why = "" if header.ceilings is not None else "the machine was not calibrated (stackscope calibrate)"
         self._epochs: set[int] = set()
         self._kept: list[tuple[Shape, int]] = []

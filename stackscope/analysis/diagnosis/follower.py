@@ -42,7 +42,7 @@ class Follower:
                 self._learn()
         elif isinstance(record, Header):
             self._pending, self._ledgers, self.namer = [], Ledgers(), Namer()
-            self.fit = Fit(record.ceilings, record.other_ceilings)
+            self.fit = Fit.of(record)
             self.fit.begin(record.config, self._ledgers.begin(record))
         elif isinstance(record, ConfigEvent) and record.kind != "refused":
             self._learn()

@@ -19,8 +19,9 @@ from stackscope.experiments.lessons.contracts import (
     drafting,
 )
 from stackscope.experiments.lessons.data import bar_of, is_less, is_more, told, why_lost
-from stackscope.experiments.lessons.traffic import completions
+from stackscope.experiments.lessons.traffic import completions, traffic
 from stackscope.toggles import EngineConfig
+from stackscope.workload.spec import Length
 
 if TYPE_CHECKING:
     from stackscope.analysis.factorial import Contrast
@@ -35,7 +36,7 @@ def stage_product(models: Models, is_quick: bool) -> Stage:
     """Three optimisations: none, each alone, all."""
     base = EngineConfig(model=models.target, draft_model=models.draft, prefix_cache=False)
     source, lighter = drafting(models), models.weights("Q8_0")
-    traffic = completions(is_quick=is_quick)
+    offered = completions(is_quick=is_quick)
     configs = {
         WEIGHTS: changed(base, model=lighter),
         CACHE: changed(base, prefix_cache=True),
@@ -44,8 +45,8 @@ def stage_product(models: Models, is_quick: bool) -> Stage:
     }
     return Stage(
         cells=(
-            LessonCell(key=BASELINE, config=base, workload=traffic),
-            *(LessonCell(key=key, config=one, workload=traffic, over=BASELINE) for key, one in configs.items()),
+            LessonCell(key=BASELINE, config=base, workload=offered),
+            *(LessonCell(key=key, config=one, workload=offered, over=BASELINE) for key, one in configs.items()),
         ),
         told=(
             "Lighter weights, a prefix cache and drafts, each alone and all together, on code completions.",
@@ -131,7 +132,8 @@ HEAVY, MIDDLE, LIGHT = "F16", "Q8_0", "Q4_K_M"
 def stage_next(models: Models, is_quick: bool) -> Stage:
     """The same work with ever lighter weights, and drafts that take their time."""
     source = drafting(models)
-    traffic = completions(is_quick=is_quick)
+    # The namer wants to see each for some seconds.
+    offered = traffic("code", 6 if is_quick else 12, output=48, prompt=Length.uniform(64, 128), documents=2)
 
     def config(kind: str | None) -> EngineConfig:
         model = models.target if kind is None else models.weights(kind)
@@ -139,9 +141,9 @@ def stage_next(models: Models, is_quick: bool) -> Stage:
 
     return Stage(
         cells=(
-            LessonCell(key=HEAVY, config=config(None), workload=traffic),
-            LessonCell(key=MIDDLE, config=config(MIDDLE), workload=traffic, over=HEAVY),
-            LessonCell(key=LIGHT, config=config(LIGHT), workload=traffic, over=HEAVY),
+            LessonCell(key=HEAVY, config=config(None), workload=offered),
+            LessonCell(key=MIDDLE, config=config(MIDDLE), workload=offered, over=HEAVY),
+            LessonCell(key=LIGHT, config=config(LIGHT), workload=offered, over=HEAVY),
         ),
         told=(
             "The same code completions with drafts, and with weights of 16, 8 and about 4.5 bits.",

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from stackscope.analysis.diagnosis.follower import namings
 from stackscope.analysis.explainer import Explainer
 from stackscope.engine.allowances import Allowances
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError
 from stackscope.experiments.lessons.data import Limit
 from stackscope.model.spec import load_spec
-from stackscope.pipeline import time_ns
-from stackscope.records import COST_MODEL_VERSION, Prediction
+from stackscope.records import COST_MODEL_VERSION, Prediction, StepRecord
 from stackscope.session.replay import Replay
 from stackscope.toggles import changed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stackscope.analysis.diagnosis.naming import Naming
     from stackscope.experiments.lessons.contracts import LessonCell
     from stackscope.records import ModelSummary
     from stackscope.toggles import Setting
 
-LOAD = frozenset({"concurrency", "requests"})
+EVERY_NS: Final = 500_000_000
+"""Between two looks of the namer: runs last some seconds, and a name has to stand for two."""
+
+LOAD: Final = frozenset({"concurrency", "requests"})
 """What the traffic of two cells may differ in, for the one to be predicted from the other."""
 
 
@@ -55,13 +60,34 @@ def _prediction(explainer: Explainer, at_ns: int | None, reference: LessonCell, 
 
 
 def limit_of(recording: Path) -> Limit:
-    """What the namer says of a run at its end."""
-    explainer = Explainer()
-    at_ns = _follow(recording, explainer)
-    if at_ns is None:
+    """What the namer calls the limit of a run most of the time, with the mean shares of those looks."""
+    seen: list[Naming] = []
+    try:
+        seen += namings(Replay(recording).records(), EVERY_NS)
+    except StackscopeError:
         return Limit(name=None, sentence="The recording cannot be read.")
-    naming = explainer.final(at_ns).naming
-    return Limit(name=naming.name, share=naming.share, sentence=naming.sentence, shares=dict(naming.shares))
+    names = Counter(naming.name for naming in seen if naming.name is not None)
+    if not names:
+        sentence = seen[-1].sentence if seen else "No step has run."
+        return Limit(name=None, sentence=sentence, shares=dict(seen[-1].shares) if seen else {})
+    name = names.most_common(1)[0][0]
+    looks = [naming for naming in seen if naming.name == name]
+    known = [naming.share for naming in looks if naming.share is not None]
+    return Limit(
+        name=name,
+        share=sum(known) / len(known) if known else None,
+        sentence=looks[-1].sentence,
+        shares=_mean_shares(looks),
+    )
+
+
+def _mean_shares(looks: Sequence[Naming]) -> dict[str, float]:
+    """Of the wall time by cause, on average, the largest first; a cause that a look does not list had no time in it."""
+    total: dict[str, float] = {}
+    for naming in looks:
+        for cause, share in naming.shares:
+            total[cause] = total.get(cause, 0.0) + share / len(looks)
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
 def _follow(recording: Path, explainer: Explainer) -> int | None:
@@ -70,7 +96,8 @@ def _follow(recording: Path, explainer: Explainer) -> int | None:
     try:
         for record in Replay(recording).records():
             explainer.write(record)
-            at_ns = max(at_ns, time_ns(record) or 0)
+            if isinstance(record, StepRecord):
+                at_ns = record.end_ns
     except StackscopeError:
         return None
     return at_ns
