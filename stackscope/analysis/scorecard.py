@@ -4,7 +4,7 @@ A prediction counts when the change that it names follows within seconds, and wh
 is counted apart, with its reason: a change that nobody predicted, a prediction without a number, a measurement that
 could not be compared.
 
-- *Sign*: asked only where the measured effect is outside ±3 %; smaller ones have none worth the name.
+- *Sign*: asked only where the measured effect is outside ±3 % and its interval leaves out none; others have no sign.
 - *Error*: |ln(predicted ÷ measured)|, in percent for all that matters.
 - *Interval*: the prediction holds when it differs from the measurement by no more than both their 90 % intervals
   allow together, taken as independent: the measurement is not the truth either.
@@ -74,11 +74,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sign_right(self) -> bool | None:
-        """`None`: it does not count, or the effect is too small to have a sign."""
+        """`None`: it does not count, or the effect is too small, or too uncertain, to have a sign."""
         if self.error is None or self.measured is None or self.predicted is None:
             return None
         effect = math.log(self.measured.value)
-        return None if abs(effect) <= NEGLIGIBLE else math.log(self.predicted.value) * effect > 0.0
+        if abs(effect) <= NEGLIGIBLE or self.measured.holds(1.0):
+            return None
+        return math.log(self.predicted.value) * effect > 0.0
 
     @property
     def is_covered(self) -> bool | None:

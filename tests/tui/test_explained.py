@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,3 +93,19 @@ def test_the_verdict_pane_says_when_nothing_is_put_forward() -> None:
     snapshot = next(s for s in seen() if s.verdict.name and not s.verdict.next and s.explanation.ranking)  # type: ignore[union-attr]
     shown = "\n".join(plain(line) for line in PANES["verdict"].drawn(context_of(snapshot)).lines)
     assert "nothing is predicted to gain beyond doubt" in shown
+
+
+def test_a_pane_of_few_rows_shows_changes_rather_than_verdicts() -> None:
+    snapshot = seen()[-1]
+    assert {event.kind for event in snapshot.events[:2]} == {"verdict"}
+    small = PANES["events"].drawn(Context(snapshot=snapshot, size=Size(118, 4), look=UNICODE))
+    assert not any("limits now" in plain(line) for line in small.lines)
+    assert any("predicted" in plain(line) for line in small.lines)
+    large = PANES["events"].drawn(Context(snapshot=snapshot, size=Size(118, 12), look=UNICODE))
+    assert any("limits now" in plain(line) for line in large.lines)
+
+
+def test_the_break_even_stands_beside_the_acceptance() -> None:
+    snapshot = next(s for s in seen() if s.explanation and s.explanation.ranking and s.now.drafted)
+    shown = "\n".join(plain(line) for line in PANES["acceptance"].drawn(context_of(snapshot)).lines)
+    assert re.search(r"break-even A \d", shown)

@@ -269,3 +269,11 @@ def test_changes_of_the_load_count_too() -> None:
     records[where] = TrafficEvent(at_ns=at_ns, concurrency=3)
     score = score_session(records)
     assert [one.changes for one in score.outcomes] == [{"concurrency": (2, 3)}]
+
+
+def test_an_effect_that_cannot_be_told_from_none_has_no_sign() -> None:
+    changes: dict[str, tuple[Setting, Setting]] = {"slots": (1, 2)}
+    vague = Outcome(at_ns=0, changes=changes, predicted=Estimate(1.2, 1.0, 1.4), measured=Estimate(0.9, 0.7, 1.2))
+    assert vague.is_sign_right is None
+    sure = Outcome(at_ns=0, changes=changes, predicted=Estimate(1.2, 1.0, 1.4), measured=Estimate(0.9, 0.8, 0.95))
+    assert sure.is_sign_right is False

@@ -14,6 +14,7 @@ from stackscope.tui.wording import awaited, has_begun
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot, Window
+    from stackscope.records import Estimate
 
 
 class AcceptancePane(Pane):
@@ -54,7 +55,7 @@ class AcceptancePane(Pane):
         rows.add(1, *_bars(context, positions[:n_alone]))
         rows.add(1, _compact(positions, n_alone, size.width))
         rows.add(2, _wasted(window, size.width))
-        rows.add(4, _break_even(size.width))
+        rows.add(4, _break_even(snapshot, size.width))
         add_chart(rows, 3, context, "tokens_per_forward", "A")
         return Drawn(rows.laid_out(size.height), _notes(window))
 
@@ -66,7 +67,7 @@ class AcceptancePane(Pane):
             1, *wrapped("Each forward yields one token per sequence: A is 1 at any batch size.", context.size.width)
         )
         add_chart(rows, 2, context, "tokens_per_forward", "A")
-        rows.add(3, _break_even(context.size.width))
+        rows.add(3, _break_even(context.snapshot, context.size.width))
         return Drawn(rows.laid_out(context.size.height), _notes(window))
 
 
@@ -122,8 +123,26 @@ def _wasted(window: Window, room: int) -> Line:
     return flow(((Span("wasted rows ", "label"), *per), (*share, Span(" of rows", "unit"))), room)
 
 
-def _break_even(room: int) -> Line:
+def _break_even(snapshot: Snapshot, room: int) -> Line:
+    """A below which drafts lose here, as it is predicted; of the drafts in force, or of those that would be best."""
+    known = _predicted_break_even(snapshot)
+    if known is not None:
+        low, high = units.number(known.low), units.number(known.high)
+        shown = (
+            Span("break-even A ", "label"),
+            Span(units.number(known.value), "value"),
+            Span(f" [{low}, {high}]", "unit"),
+        )
+        return shown if width(shown) <= room else shown[:2]
     head = (Span("break-even A ", "label"), Span(units.UNKNOWN, "unknown"))
     reasons = ("cost of steps without drafts not known", "plain steps not known", "not known yet")
     reason = sentence(reasons, room - width(head) - 2)
     return (*head, Span("  "), *reason) if reason else head
+
+
+def _predicted_break_even(snapshot: Snapshot) -> Estimate | None:
+    explanation = snapshot.explanation
+    if explanation is None or explanation.ranking is None:
+        return None
+    found = (one.value for one in explanation.ranking.break_evens if one.kind == "tokens per round")
+    return next(found, None)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 _TIME: Final = 7
 _INDENT: Final = 4
-_PREDICTED: Final = 19
+_PREDICTED: Final = 24
 _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
 """Cells for what was changed, below which the rest has no columns."""
+_ROOMY: Final = 8
+"""Rows from which on changes of the verdict stand among the events."""
 _MOST_CHANGE: Final = 60
 """Cells for it, beyond which what is left goes to the results."""
 
@@ -49,7 +51,11 @@ class EventsPane(Pane):
         has_columns = _change_room(size.width) >= _LEAST_CHANGE and size.height >= 2
         if has_columns and any(event.predicted or event.effect for event in snapshot.events):
             lines.append(_header(size.width))
-        for event in snapshot.events[: size.height]:
+        shown = snapshot.events
+        if size.height < _ROOMY:
+            # The verdict has a pane of its own: where little has room, changes and what they did come first.
+            shown = tuple([event for event in shown if event.kind != "verdict"]) or shown
+        for event in shown[: size.height]:
             if has_columns:
                 lines.append(_row(event, size.width, context.look))
             else:
