@@ -213,6 +213,15 @@ class TerminalDriver(LinuxDriver):
         self._is_suspended = True
         super().suspend_application_mode()
 
+    def resume_application_mode(self) -> None:
+        """Take the terminal back, whose other screen is empty by now."""
+        super().resume_application_mode()
+        self._loop.call_soon_threadsafe(self._repaint)
+
+    def _repaint(self) -> None:
+        for widget in (self._app.screen, *self._app.screen.walk_children()):
+            widget.refresh()
+
     def _sigtstp_application(self, *_: object) -> None:
         """Stop as any program does on ^Z; where no shell could wake it, the kernel does not stop it."""
         if self._auto_restart:
