@@ -159,7 +159,8 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(tmp_path: Path) ->
         running.signal(signal.SIGCONT)
         until(lambda: "\x1b[?1049h" in running.terminal[n_shown:])
         # All of it, and not only what changes: the other screen is empty when it is taken again.
-        until(lambda: all(text in running.terminal[n_shown:] for text in ("Verdict", "Acceptance", "Prefix cache")), seconds=10)
+        panes = ("Verdict", "Acceptance", "Prefix cache")
+        until(lambda: all(pane in running.terminal[n_shown:] for pane in panes), seconds=10)
         running.press("q")
         until(lambda: running.is_over)
         until(lambda: running.is_terminal_sane, seconds=10)

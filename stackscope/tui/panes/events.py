@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TIME: Final = 7
 _INDENT: Final = 4
-_PREDICTED: Final = 24
+_PREDICTED: Final = 22
 _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
