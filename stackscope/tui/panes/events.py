@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TIME: Final = 7
 _INDENT: Final = 4
-_PREDICTED: Final = 22
+_PREDICTED: Final = 19
 _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
@@ -83,6 +83,8 @@ def _row(event: Event, room: int, look: Look) -> Line:
     if event.predicted is None and width(result) > room - left - _PREDICTED:
         return (*changed, *_result(event, room - left, look, is_column=True))
     predicted = () if event.predicted is None else _change(event.predicted)
+    if event.predicted is not None and width(predicted) >= _PREDICTED:
+        predicted = quantity(units.change(event.predicted.value - 1))  # The interval is on the Explain screen.
     return (*changed, *fitted(predicted, _PREDICTED), *_result(event, room - left - _PREDICTED, look, is_column=True))
 
 
