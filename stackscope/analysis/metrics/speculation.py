@@ -3,7 +3,7 @@ past the end of an output is counted at all."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope.analysis.metrics.base import Figures, Metric, Need, ratio
 
@@ -159,16 +159,20 @@ def committed_tokens(verifications: Mapping[tuple[int, int, int], int]) -> int:
     return sum([committed(key) * n for key, n in verifications.items()])
 
 
+MOST_POSITIONS: Final = 4_096
+"""Of a draft, whatever a damaged record claims."""
+
+
 def by_position(verifications: Mapping[tuple[int, int, int], int]) -> list[tuple[int, int]]:
     """(committed at least j, at risk at j) for j = 1, 2, … up to the longest draft."""
-    longest = max((drafted for drafted, _, _ in verifications), default=0)
+    longest = min(max((drafted for drafted, _, _ in verifications), default=0), MOST_POSITIONS)
     hits, at_risk = [0] * (longest + 1), [0] * (longest + 1)
     for key, n in verifications.items():
         drafted, accepted, emitted = key
         kept = committed(key)
         # Without a bonus token the output ended inside the block: the fate of the tokens behind is not known.
         seen = drafted if emitted > accepted else kept
-        for j in range(1, min(seen, kept + 1) + 1):
+        for j in range(1, min(seen, kept + 1, longest) + 1):
             at_risk[j] += n
             hits[j] += n if kept >= j else 0
     return list(zip(hits[1:], at_risk[1:], strict=True))
