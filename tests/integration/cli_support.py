@@ -34,6 +34,8 @@ SMALL: Final = ("--workload", "unique", "--prompt-tokens", "48", "--concurrency"
 def run(*arguments: str | Path, **popen: Any) -> subprocess.CompletedProcess[str]:
     """`stackscope run` to its end, piped."""
     command = [*STACKSCOPE, "run", *map(str, arguments)]
+    # The library, once it is loaded in the tests' own process, sets variables of OpenMP behind Python's back.
+    popen.setdefault("env", dict(os.environ))
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=DEADLINE_S, **popen)
 
 
