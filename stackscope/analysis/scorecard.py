@@ -1,6 +1,6 @@
 """The running score of predictions: each beside what was measured of the change that it was made for.
 
-A prediction counts when the change that it names follows within seconds, and what that did could be measured. All else
+A prediction counts when the change that it names follows (`predictions`), and what that did could be measured. All else
 is counted apart, with its reason: a change that nobody predicted, a prediction without a number, a measurement that
 could not be compared.
 
@@ -27,6 +27,7 @@ from stackscope.analysis.live.effects import Effects
 from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.live.sums import end_times
 from stackscope.analysis.metrics.base import unknown_needs
+from stackscope.analysis.predictions import Predictions
 from stackscope.records import ConfigEvent, Estimate, Footer, Header, Prediction, StepRecord, TrafficEvent
 from stackscope.toggles import Setting
 
@@ -40,10 +41,6 @@ NEGLIGIBLE: Final = math.log(1.03)
 """Effects within ±3 % have no sign."""
 FEW: Final = 20
 """Fewer scored predictions say little, and that is said with them."""
-JOIN_NS: Final = 30_000_000_000
-"""How long after a prediction its change may come: a rebuild with other weights takes its time."""
-MOST_WAITING: Final = 32
-"""Predictions kept whose change has not come."""
 MOST_STEPS: Final = 256
 """Summed up together."""
 MEASURED_AT: Final = 2.5758293035489004
@@ -167,24 +164,28 @@ class Scorecard:
     def __init__(self, effect_of: Callable[[int], Effect | None]) -> None:
         """`effect_of` says what the change at a time did, as far as is known (`live.effects.Effects.effect_of`)."""
         self._effect_of = effect_of
-        self._waiting: list[Prediction] = []
+        self._predictions = Predictions()
         self._made: list[tuple[int, dict[str, tuple[Setting, Setting]], Prediction | None]] = []
         """Changes whose measurement is not known to be final, with their predictions."""
         self._outcomes: list[Outcome] = []
 
     def predicted(self, prediction: Prediction) -> None:
         """Take a prediction; the change that it is for is still to come."""
-        self._waiting.append(prediction)
-        del self._waiting[:-MOST_WAITING]
+        self._predictions.add(prediction)
 
-    def changed(self, event: ConfigEvent | TrafficEvent, changes: Mapping[str, tuple[Setting, Setting]]) -> None:
-        """Take a change that was made, before or after `effect_of` knows of it, and what it changed."""
-        if not changes:
-            return
+    def changed(self, at_ns: int, changes: Mapping[str, tuple[Setting, Setting]]) -> Prediction | None:
+        """Take a change that was made, before or after `effect_of` knows of it: its values before and after.
+
+        What was predicted of it. `None`: nothing.
+        """
         self.settle()
-        prediction = next((one for one in reversed(self._waiting) if _is_for(one, event.at_ns, changes)), None)
-        self._waiting.clear()  # They were about what was in force until now.
-        self._made.append((event.at_ns, dict(changes), prediction))
+        prediction = self._predictions.take(at_ns, changes)
+        self._made.append((at_ns, dict(changes), prediction))
+        return prediction
+
+    def refused(self, changes: Mapping[str, tuple[Setting, Setting]]) -> None:
+        """Take a change that was not made."""
+        self._predictions.refuse(changes)
 
     def settle(self) -> None:
         """Take the measurements as they are now for final: the next change, or the end of the session, ended them."""
@@ -247,15 +248,6 @@ def _kind_of(effect: Effect) -> str:
     return why.partition(":")[0].partition(" after ")[0].strip()
 
 
-def _is_for(prediction: Prediction, at_ns: int, changes: Mapping[str, tuple[Setting, Setting]]) -> bool:
-    """Whether a prediction is of this very change."""
-    if not 0 <= at_ns - prediction.at_ns <= JOIN_NS:
-        return False
-    wanted = {name: after for name, (before, after) in prediction.changes.items() if before != after}
-    made = {name: after for name, (before, after) in changes.items() if before != after}
-    return wanted == made
-
-
 class Scorer:
     """A sink that scores a session: measures what each change did as the live view does. Bounded memory."""
 
@@ -310,11 +302,12 @@ class Scorer:
 
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
+            self.card.refused(event.changes)
             return
         self._standing.change(event)
         self._blocks.cut()
         if event.changes:
-            self.card.changed(event, event.changes)
+            self.card.changed(event.at_ns, event.changes)
             self._effects.add_change(event)
 
     def _change_load(self, event: TrafficEvent) -> None:
@@ -324,7 +317,7 @@ class Scorer:
         self._blocks.cut()
         self._blocks.concurrency = self._standing.closed_loop
         if self._has_begun:
-            self.card.changed(event, changes)
+            self.card.changed(event.at_ns, changes)
             self._effects.add_change(event)
 
     def _end(self, at_ns: int) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from stackscope.toggles import Setting
 
 MOST_EVENTS: Final = 50
-MOST_PREDICTIONS: Final = 8
 _MOST_NAMED: Final = 2
 """Changes named in a label; of more, it says only that there are."""
 _SHORT: Final = {
@@ -40,25 +39,9 @@ class Events:
         self._effect_of = effect_of
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         """Newest first."""
-        self._predictions: deque[Prediction] = deque(maxlen=MOST_PREDICTIONS)
-        """Newest first, of changes that have not come yet."""
 
-    def add_prediction(self, prediction: Prediction) -> None:
-        """Take what was predicted of a change that is about to come."""
-        self._predictions.appendleft(prediction)
-
-    def _predicted(self, changes: Mapping[str, tuple[Setting, Setting]]) -> Ratio | None:
-        """What the newest prediction of just these changes says. `None`: nothing was predicted of them."""
-        for prediction in self._predictions:
-            if prediction.changes == changes:
-                self._predictions.remove(prediction)
-                tokens = prediction.tokens
-                return None if tokens is None else Ratio(value=tokens.value, low=tokens.low, high=tokens.high)
-        return None
-
-    def add_change(self, event: ConfigEvent) -> None:
-        """Take a change, or the refusal of one."""
-        predicted = self._predicted(event.changes)
+    def add_change(self, event: ConfigEvent, predicted: Prediction | None = None) -> None:
+        """Take a change with what was predicted of it, or the refusal of one."""
         self._events.appendleft(
             Event(
                 at_ns=event.at_ns,
@@ -68,14 +51,20 @@ class Events:
                 label=(event.reason or "") if event.kind == "refused" else "",
                 duration_ns=event.duration_ns,
                 requeued=event.requeued,
-                predicted=None if event.kind == "refused" else predicted,
+                predicted=_ratio(predicted),
             )
         )
 
-    def add_traffic(self, event: TrafficEvent, changes: Mapping[str, tuple[Setting, Setting]]) -> None:
-        """Take a change of the load, as values before and after."""
-        predicted = self._predicted(changes)
-        self._events.appendleft(Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes), predicted=predicted))
+    def add_traffic(
+        self,
+        event: TrafficEvent,
+        changes: Mapping[str, tuple[Setting, Setting]],
+        predicted: Prediction | None = None,
+    ) -> None:
+        """Take a change of the load, as values before and after, with what was predicted of it."""
+        self._events.appendleft(
+            Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes), predicted=_ratio(predicted))
+        )
 
     def add_mark(self, mark: Mark) -> None:
         self._events.appendleft(Event(at_ns=mark.at_ns, kind="mark", label=mark.label))
@@ -98,6 +87,14 @@ class Events:
         """When something changed or was marked since then, and what, oldest first."""
         recent = [event for event in self._events if event.at_ns >= from_ns and event.kind not in _UNMARKED]
         return tuple([(event.at_ns, label_of(event)) for event in reversed(recent)])
+
+
+def _ratio(predicted: Prediction | None) -> Ratio | None:
+    """Of tokens per second. `None`: nothing was predicted, or no number."""
+    if predicted is None or predicted.tokens is None:
+        return None
+    tokens = predicted.tokens
+    return Ratio(value=tokens.value, low=tokens.low, high=tokens.high)
 
 
 def label_of(event: Event) -> str:

@@ -131,7 +131,6 @@ class LiveView:
             case Mark():
                 self._events.add_mark(record)
             case Prediction():
-                self._events.add_prediction(record)
                 self._scorecard.predicted(record)
             case Log():
                 self._log.append(record.text)
@@ -265,14 +264,15 @@ class LiveView:
 
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
+            self._scorecard.refused(event.changes)
             self._events.add_change(event)
             return
         self._standing.change(event)
         self._blocks.cut()
         if event.changes:  # Without any, it says what was in force when a recording began.
-            self._scorecard.changed(event, event.changes)
+            predicted = self._scorecard.changed(event.at_ns, event.changes)
             self._effects.add_change(event)
-            self._events.add_change(event)
+            self._events.add_change(event, predicted)
 
     def _change_load(self, event: TrafficEvent) -> None:
         changes = self._standing.change_load(event)
@@ -281,9 +281,9 @@ class LiveView:
         self._blocks.cut()
         self._blocks.concurrency = self._standing.closed_loop
         if self._last is not None:  # Before any step, it is what the session starts with.
-            self._scorecard.changed(event, changes)
+            predicted = self._scorecard.changed(event.at_ns, changes)
             self._effects.add_change(event)
-            self._events.add_traffic(event, changes)
+            self._events.add_traffic(event, changes, predicted)
 
     # The snapshot
 
