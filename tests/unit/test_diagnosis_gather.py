@@ -149,6 +149,22 @@ def test_the_queue_is_a_share_of_requests_time_by_littles_law() -> None:
     assert (load.queue, load.slots_busy, load.wait_share, load.full) == (3.0, 1.0, 0.75, 0.0)
 
 
+def test_what_hits_spare_is_priced_by_the_prompts_that_were_computed() -> None:
+    cache = CacheCounters(lookups=1, lookup_tokens=200, hit_tokens=150, useful_hit_tokens=150)
+    alone = step(prefill(0, new=50), n=0, start_ns=0, phases=Phases(decode=50 * MS), cache=cache)
+    spared = gathered(alone, plain(1, 50 * MS, 50 * MS)).evidence(S, None).cache.spared
+    # A millisecond a token for 150 of them, while 100 ms passed.
+    assert spared == pytest.approx(1.5)
+    beside = step(
+        prefill(0, new=50), decode(1, cached=9), n=0, start_ns=0, phases=Phases(decode=60 * MS), cache=cache
+    )  # fmt: skip
+    assert gathered(beside, plain(1, 60 * MS, 10 * MS)).evidence(S, None).cache.spared == pytest.approx(150 / 70)
+    assert gathered(beside).evidence(S, None).cache.spared is None
+    assert gathered(plain(0, 0)).evidence(S, None).cache.spared == 0.0
+    only = plain(0, 0, cache=cache)
+    assert gathered(only).evidence(S, None).cache.spared is None
+
+
 def test_a_shadow_without_limit_says_what_was_lost() -> None:
     cache = CacheCounters(lookups=1, lookup_tokens=200, hit_tokens=40, useful_hit_tokens=40, blocks_evicted=5)
     shadow = PrefixShadow(at_ns=90 * MS, epoch=0, requests=1, lookup_tokens=100, hit_tokens=90, useful_hit_tokens=90)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from stackscope.analysis.diagnosis.evidence import Batching, Evidence, Load, Machine, Times
+from stackscope.analysis.diagnosis.evidence import Batching, CacheUse, Evidence, Load, Machine, Times
 from stackscope.analysis.diagnosis.judge import judge
 from stackscope.analysis.diagnosis.naming import HOLD_NS, Namer, Naming, choose
 from stackscope.analysis.timing.terms import Terms
@@ -112,7 +113,8 @@ def test_a_cause_that_is_not_confirmed_is_not_named() -> None:
     name, sentence = named(evidence)
     assert name is None
     assert sentence == (
-        "weight bandwidth leads with 100 % but is not confirmed: weights and fixed cost cannot be told apart"
+        "weight bandwidth is the likely one, with 100 % of the time, but not confirmed: "
+        "weights and fixed cost cannot be told apart"
     )
 
 
@@ -158,6 +160,63 @@ def test_a_small_loss_does_not() -> None:
         window(weights=9.5, excess=0.5), machine=Machine(cpu_share=0.95, foreign_cores=0.4, cpu_pressure=0.4)
     )
     assert named(evidence)[0] == "weight bandwidth"
+
+
+def test_a_small_loss_waits_for_a_large_need_to_be_confirmed() -> None:
+    hog = Machine(cpu_share=0.85, foreign_cores=0.4, cpu_pressure=0.4)
+    evidence = msgspec.structs.replace(window(weights=1.5, attention=7.0, excess=1.5), machine=hog)
+    assert named(evidence)[0] == "CPU starvation"
+    doubtful = msgspec.structs.replace(evidence, unknown={"attention": "they cannot be told apart"})
+    assert named(doubtful) == (
+        None,
+        "KV and attention is the likely one, with 70.0 % of the time, but not confirmed: they cannot be told apart",
+    )
+    # What takes less, or hardly more, is no rival.
+    smaller = msgspec.structs.replace(evidence, unknown={"weights": "they cannot be told apart"})
+    assert named(smaller)[0] == "CPU starvation"
+
+
+def test_a_large_loss_does_not_wait() -> None:
+    hog = Machine(cpu_share=0.6, foreign_cores=1.0, cpu_pressure=0.4)
+    evidence = msgspec.structs.replace(
+        window(weights=0.5, attention=5.5, excess=4.0), machine=hog, unknown={"attention": "they cannot be told apart"}
+    )
+    assert named(evidence)[0] == "CPU starvation"
+
+
+def test_a_need_is_not_named_beside_a_loss_of_more_that_nothing_confirms() -> None:
+    asleep = Machine(cpu_share=0.4)
+    evidence = msgspec.structs.replace(window(weights=2.8, attention=0.9, compute=0.3, excess=6.0), machine=asleep)
+    assert named(evidence) == (
+        None,
+        "CPU starvation is the likely one, with 60.0 % of the time, but not confirmed: "
+        "nobody else is known to have wanted the cores",
+    )
+
+
+def taxed(tokens: int, hits: int, spared: float | None) -> Evidence:
+    """A fifth of the time goes to cells of idle prefixes, half of it to attention."""
+    evidence = window(weights=3.0, attention=5.0, resident=2.0)
+    cells = msgspec.structs.replace(evidence.batching, idle_cells=9_000.0, cells=12_000.0)
+    return msgspec.structs.replace(
+        evidence, batching=cells, idle_resident_ns=100 * MS * 2.0,
+        cache=CacheUse(lookup_tokens=tokens, hit_tokens=hits, useful_hit_tokens=hits, spared=spared),
+    )  # fmt: skip
+
+
+def test_idle_prefixes_are_a_loss_only_where_the_cache_does_not_earn_them() -> None:
+    assert named(taxed(4_000, 0, 0.0))[0] == "resident-prefix tax"
+    assert named(taxed(4_000, 400, 0.1))[0] == "resident-prefix tax"
+    name, sentence = named(taxed(4_000, 3_900, 5.0))
+    assert name == "KV and attention"
+    assert "50 % of the time" in sentence
+    idle = next(one for one in judge(taxed(4_000, 3_900, 5.0)).findings if one.cause == "resident-prefix tax")
+    assert "what the cache finds spares more" in idle.claim
+
+
+def test_idle_prefixes_are_not_judged_before_their_gain_is_known() -> None:
+    idle = next(one for one in judge(taxed(4_000, 3_900, None)).findings if one.cause == "resident-prefix tax")
+    assert not idle.is_confirmed
 
 
 def test_without_a_time_model_the_forward_has_no_name_but_what_is_measured_has() -> None:
@@ -235,6 +294,21 @@ def test_two_causes_near_the_line_between_one_and_both_do_not_flicker() -> None:
         follow(namer, [window(10 + 0.5 * i, **first, compute=2.0) for i in range(6)])
         long = [window(13 + 2.5 * i + 0.5 * j, **parts[i % 2], compute=2.0) for i in range(8) for j in range(5)]
         assert {naming.name for naming in follow(namer, long)} == {name}
+
+
+def test_a_loss_near_the_lead_that_it_needs_does_not_flicker() -> None:
+    def at(at_s: float, lost: float) -> Evidence:
+        hog = Machine(cpu_share=1.0 - lost, foreign_cores=0.4, cpu_pressure=0.4)
+        return msgspec.structs.replace(window(at_s, weights=10.0 * (1.0 - lost), excess=10.0 * lost), machine=hog)
+
+    for first, name in ((0.11, "CPU starvation"), (0.09, "weight bandwidth")):
+        namer = Namer()
+        follow(namer, [at(10 + 0.5 * i, first) for i in range(6)])
+        lost = (first, 0.2 - first)
+        long = [at(13 + 2.5 * i + 0.5 * j, lost[i % 2]) for i in range(8) for j in range(5)]
+        names = [naming.name for naming in follow(namer, long)]
+        assert len([1 for one, other in pairwise(names) if one != other]) <= (name == "weight bandwidth")
+        assert names[-1] == "CPU starvation"
 
 
 def test_a_name_that_stands_shows_the_newest_figures() -> None:

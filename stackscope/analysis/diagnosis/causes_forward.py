@@ -169,7 +169,10 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
 
 
 def resident_prefixes(evidence: Evidence, slices: Slices) -> Claim:
-    """Idle cached prefixes in a unified cache: every forward scans the cells that they hold."""
+    """Idle cached prefixes in a unified cache: every forward scans the cells that they hold.
+
+    A loss only where the cache does not earn it: where its useful hits spare more, it is the price of them.
+    """
     batching = evidence.batching
     if evidence.terms is None:
         return rejected("resident-prefix tax", NO_MODEL, kind="loss")
@@ -178,19 +181,36 @@ def resident_prefixes(evidence: Evidence, slices: Slices) -> Claim:
     if batching.idle_cells <= 0.0:
         return rejected("resident-prefix tax", "no cells are held by sequences outside the forward", kind="loss")
     amount = slices.take("resident-prefix tax", evidence.idle_resident_ns, ("resident",))
-    share, doubt = slices.share(amount), evidence.unknown.get("resident")
+    share, spared = slices.share(amount), evidence.cache.spared
+    is_earned = spared is not None and spared > share
     per_cell = amount / max(1, evidence.forwards) / batching.idle_cells
-    if doubt is None and amount <= 0.0:
-        doubt = "idle cells add nothing to a forward here"
     cells = f"{units.number(batching.idle_cells)} of {units.number(batching.cells)} occupied cells"
     return found(
-        "resident-prefix tax", kind="loss", share=share, doubt=doubt,
+        "resident-prefix tax", kind="need" if is_earned else "loss", share=share,
+        doubt=_tax_doubt(evidence, amount),
         claim=f"scanning cells of idle cached prefixes takes {per_step(evidence, amount)}, "
-        f"{units.percent(share)} of the time",
-        evidence=(f"{cells} belong to no sequence in the forward", f"each adds {units.duration(per_cell)} to it"),
+        f"{units.percent(share)} of the time" + ("; what the cache finds spares more" if is_earned else ""),
+        evidence=(
+            f"{cells} belong to no sequence in the forward", f"each adds {units.duration(per_cell)} to it",
+            _found_prompts(evidence),
+        ),
         counterfactual=f"{without(evidence, amount)}; useful hits and the time to the first token would pay for it",
         falsifier="evicting idle prefixes leaves the step as it is",
     )  # fmt: skip
+
+
+def _found_prompts(evidence: Evidence) -> str:
+    cache, spared = evidence.cache, evidence.cache.spared
+    said = f"{units.number(cache.useful_hit_tokens)} of {units.number(cache.lookup_tokens)} prompt tokens were found"
+    return said if spared is None else f"{said}; to compute them would have taken {units.ratio(spared)} the time"
+
+
+def _tax_doubt(evidence: Evidence, amount: float) -> str | None:
+    if amount <= 0.0:
+        return "idle cells add nothing to a forward here"
+    if evidence.cache.spared is None:
+        return "what the hits of the prefix cache spare is not known yet"
+    return evidence.unknown.get("resident")
 
 
 def batch_fragmentation(evidence: Evidence, slices: Slices) -> Claim:

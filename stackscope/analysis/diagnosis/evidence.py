@@ -178,6 +178,8 @@ class CacheUse(msgspec.Struct, frozen=True, kw_only=True):
     useful_hit_tokens: float = 0.0
     evicted_blocks: float = 0.0
     preempted: float = 0.0
+    spared: float | None = None
+    """What useful hits spared, at what a computed prompt token took, ÷ wall time. `None`: not known."""
     unlimited_tokens: float | None = None
     """Tokens that a cache without limit would have found usefully, of as many as were looked up. `None`: no shadow
     ran."""

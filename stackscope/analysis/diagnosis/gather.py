@@ -249,7 +249,21 @@ class Gatherer:
             lookup_tokens=lately.lookup_tokens,
             hit_tokens=lately.hit_tokens,
             useful_hit_tokens=lately.useful_hit_tokens,
+            spared=_spared(lately),
             evicted_blocks=lately.evicted_blocks,
             preempted=tally.preempted,
             unlimited_tokens=unlimited,
         )
+
+
+def _spared(tally: Tally) -> float | None:
+    """What useful hits would have taken to compute ÷ wall time, at what a prompt token took meanwhile. `None`: none was
+    computed, or not to be told from what decoded beside it."""
+    if tally.useful_hit_tokens == 0:
+        return 0.0
+    wall = tally.times.wall
+    if tally.prefill_rows == 0 or wall <= 0.0 or (tally.mixed_steps and not tally.pure_steps):
+        return None
+    plain = tally.pure / tally.pure_steps if tally.mixed_steps else 0.0
+    computing = tally.prefill_only + max(0.0, tally.mixed - tally.mixed_steps * plain)
+    return tally.useful_hit_tokens * computing / tally.prefill_rows / wall

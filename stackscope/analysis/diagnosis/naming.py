@@ -1,8 +1,9 @@
 """Names what limits, or says why nothing is named; a name stands until another has led for a while.
 
 In this order: what requests wait for, what is lost, what the work needs. Within one kind, a name needs a share of at
-least 35 %, or a lead of ten points, and a finding that is confirmed. None is named while more than a tenth of the time
-is unexplained, or before enough forwards have run.
+least 35 %, or a lead of ten points, and a finding that is confirmed. A small loss goes before a large need only where
+the need is confirmed: what is not might be a loss itself. None is named while more than a tenth of the time is
+unexplained, or before enough forwards have run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TOGETHER: Final = 0.50
 """Two causes that cannot be told apart are named together if they take this much."""
 APART: Final = 0.05
 """Shares that differ by less cannot be told apart: by half of it, if the larger stands alone; by twice as much, if both
-stand."""
+stand. A name that stands may fall short of share and lead by as much."""
 MOST_SETTLING: Final = 0.25
 HOLD_NS: Final = 2_000_000_000
 """How long another name must lead before it takes over."""
@@ -99,9 +100,10 @@ def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) ->
     for finding in waits:
         if finding.is_confirmed and (finding.share or 0.0) >= LEAST_SHARE:
             return _named(finding)
-    loss = _leader(losses)
-    if loss is not None:
-        return _named(loss)
+    if losses and losses[0].is_confirmed and _dominates(losses, standing):
+        loss = losses[0]
+        doubtful = None if (loss.share or 0.0) >= LEAST_SHARE else _doubtful(judged, loss)
+        return _named(loss) if doubtful is None else _likely(doubtful)
     idle = judged.share_of("idle")
     largest = max([share for name, share in judged.shares if name not in ("idle", "unexplained")], default=0.0)
     if idle >= MOST_IDLE or (idle >= LEAST_SHARE and idle > largest):
@@ -122,13 +124,19 @@ def _refusal(evidence: Evidence, judged: Judged) -> str | None:
     return None
 
 
-def _leader(findings: list[Finding]) -> Finding | None:
-    """The confirmed finding that leads those of its kind clearly."""
-    if not findings or not findings[0].is_confirmed:
-        return None
+def _dominates(findings: list[Finding], standing: Cause | None) -> bool:
+    """Whether the first, and largest, has share or lead enough for a name."""
     first = findings[0].share or 0.0
     second = (findings[1].share or 0.0) if len(findings) > 1 else 0.0
-    return findings[0] if first >= LEAST_SHARE or first - second >= LEAST_LEAD else None
+    slack = APART if findings[0].cause == standing else 0.0
+    return first >= LEAST_SHARE - slack or first - second >= LEAST_LEAD - slack
+
+
+def _doubtful(judged: Judged, named: Finding) -> Finding | None:
+    """What takes so much more of the wall time than a cause that it would lead, if only it were confirmed."""
+    least = (named.share or 0.0) + LEAST_LEAD
+    doubtful = [one for kind in ("loss", "need") for one in judged.of_kind(kind) if not one.is_confirmed]
+    return next((one for one in doubtful if (one.share or 0.0) >= least), None)
 
 
 def _needed(judged: Judged, needs: list[Finding], standing: Cause | None) -> Choice:
@@ -139,18 +147,27 @@ def _needed(judged: Judged, needs: list[Finding], standing: Cause | None) -> Cho
             what = "the forward, which no time model divides yet" if name[:7] == "forward" else f"what is {name}"
             return _nothing(f"{what}, is most of the time ({units.percent(share)}); no cause can be named for it")
     first, *others = needs
+    doubtful = first if not first.is_confirmed else _doubtful(judged, first)
     share = first.share or 0.0
     second = (others[0].share or 0.0) if others else 0.0
     apart = 2.0 * APART if standing == "co-limited" else 0.5 * APART if standing == first.cause else APART
-    if others and share - second < apart and share + second >= TOGETHER:
-        if first.is_confirmed and others[0].is_confirmed:
-            return _co_limited(first, others[0])
-    elif not first.is_confirmed:
-        return _nothing(f"{first.cause} leads with {units.percent(share)} but is not confirmed: {first.against}")
-    elif share >= LEAST_SHARE or share - second >= LEAST_LEAD:
+    are_close = bool(others) and share - second < apart and share + second >= TOGETHER
+    if doubtful is not None:
+        return _likely(doubtful)
+    if are_close and others[0].is_confirmed:
+        return _co_limited(first, others[0])
+    if not are_close and _dominates(needs, standing):
         return _named(first)
     two = [f"{finding.cause} {units.percent(finding.share)}" for finding in needs[:2]]
     return _nothing(f"nothing dominates: {', '.join(two)}")
+
+
+def _likely(doubtful: Finding) -> Choice:
+    """No name, but which one it would be, and what is missing for it."""
+    return _nothing(
+        f"{doubtful.cause} is the likely one, with {units.percent(doubtful.share)} of the time, "
+        f"but not confirmed: {doubtful.against}"
+    )
 
 
 def _nothing(why: str, *, is_refusal: bool = False) -> Choice:
