@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from datetime import datetime
@@ -21,8 +18,7 @@ from stackscope.engine.exits import died
 from stackscope.engine.logring import clean
 from stackscope.engine.process import child_environment
 from stackscope.engine.wire import error_of
-from stackscope.errors import EngineError, UsageError
-from stackscope.experiments import protocol
+from stackscope.experiments import apart, protocol
 from stackscope.experiments.assembly import Occasion, assemble
 from stackscope.hardware import caches, ceilings, host
 from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
@@ -91,44 +87,22 @@ class _Child:
 
     def __init__(self, worker: Sequence[str], environment: dict[str, str]) -> None:
         self._said: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`.
-        command = [sys.executable, *worker]
-        if threading.current_thread() is threading.main_thread():
-            command.append(f"--parent={os.getpid()}")
-        try:
-            self._process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._said,
-                start_new_session=True,  # Ctrl-C is for this process, which then ends that one.
-            )
-        except OSError as error:
-            raise EngineError(f"The measuring process cannot be started: {error.strerror}.") from error
+        self._process = apart.start(worker, environment, self._said, what="measuring")
         self._neighbours = Neighbours([self._process.pid])
         self.foreign_share: float | None = None
         """Of one CPU, from the first to the last message. `None`: not known (yet)."""
 
     def ask(self, task: protocol.Task, progress: Callable[[protocol.Progress], None]) -> protocol.Findings:
         """Have the task done. Raises the `StackscopeError` that prevents it."""
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        try:
-            line = protocol.encode(task)
-        except UnicodeEncodeError:
-            raise UsageError("The path of the model is not valid UTF-8.", remedy="Rename the file.") from None
-        try:
-            self._process.stdin.write(line)
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # How it ended is what its silence says.
+        apart.give(self._process, task)
         has_begun = False
         for answer in self._process.stdout:
             message = protocol.decode_message(answer)
             if isinstance(message, protocol.Findings):
                 self.foreign_share = self._neighbours.share()
                 return message
-            if isinstance(message, protocol.Refused):
+            if isinstance(message, apart.Refused):
                 raise error_of(message.failure)
             if not has_begun:
                 has_begun = True

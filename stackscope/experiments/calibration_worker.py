@@ -1,18 +1,11 @@
 """The process that measures: the engine's own backend in the engine's own environment, but nobody's requests.
 
-Started by `experiments.calibrate`, with the task as a line on standard input and lines of findings on standard output;
-what native code prints goes to standard error.
+Started by `experiments.calibrate`; it says how far it is, and in the end what it found.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import os
-import signal
-import sys
 import time
-import traceback
 from contextlib import ExitStack
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -21,18 +14,16 @@ from stackscope.engine.abort import AbortFlag
 from stackscope.engine.backend import Backend
 from stackscope.engine.kernels import Device
 from stackscope.engine.llama import library_description, start_library, supports_offload
-from stackscope.engine.openmp import usable_cores
-from stackscope.engine.wire import failure_of
-from stackscope.engine.worker import EXIT_BUG, die_with
-from stackscope.errors import EngineError, StackscopeError
+from stackscope.errors import EngineError
 from stackscope.experiments import protocol, stages
+from stackscope.experiments.apart import serve
 from stackscope.experiments.assembly import weight_bytes
 from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards, too_many
 from stackscope.experiments.reading import Sets, products, reads
 from stackscope.model.spec import load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from stackscope.records import ModelSummary
 
@@ -106,35 +97,8 @@ def _products(
         log.unknown["matrices"] = error.message
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parent", type=int, help="process to die with")
-    args = parser.parse_args(argv)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide.
-    faulthandler.enable(all_threads=False)
-    if args.parent is not None:
-        die_with(args.parent)
-    usable_cores()  # Before the library binds this thread to one of them.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-
-    def say(message: protocol.AnyMessage) -> None:
-        answers.write(protocol.encode(message))
-        answers.flush()
-
-    status = EXIT_BUG
-    try:
-        say(measure(protocol.decode_task(sys.stdin.buffer.readline()), say))
-        status = 0
-    except StackscopeError as error:
-        say(protocol.Refused(failure=failure_of(error)))
-        status = error.exit_code
-    finally:
-        if status == EXIT_BUG:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # As the engine does: destructors of libraries with a GPU behind them are known to crash.
+def main() -> NoReturn:
+    serve(__doc__, protocol.Task, lambda task, say: say(measure(task, say)))
 
 
 if __name__ == "__main__":

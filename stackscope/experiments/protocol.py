@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from stackscope.engine.wire import Failed
+from stackscope.experiments.apart import Refused
 from stackscope.experiments.samples import Sample
 from stackscope.records import ModelSummary
 from stackscope.toggles import EngineConfig
@@ -92,29 +92,11 @@ class Findings(Message, frozen=True, kw_only=True, tag="findings"):
     """Why something is missing, by what it is."""
 
 
-class Refused(Message, frozen=True, kw_only=True, tag="refused"):
-    """It cannot be measured; the last message."""
-
-    failure: Failed
-
-
 AnyMessage: TypeAlias = Progress | Findings | Refused
 
-_encoder: Final = msgspec.json.Encoder()
 _messages: Final[msgspec.json.Decoder[AnyMessage]] = msgspec.json.Decoder(AnyMessage)
-_tasks: Final[msgspec.json.Decoder[Task]] = msgspec.json.Decoder(Task)
-
-
-def encode(value: Task | AnyMessage) -> bytes:
-    """One line."""
-    return _encoder.encode(value) + b"\n"
 
 
 def decode_message(line: bytes) -> AnyMessage:
     """The message on a line. Raises `msgspec.DecodeError` when there is none."""
     return _messages.decode(line)
-
-
-def decode_task(line: bytes) -> Task:
-    """The task on a line. Raises `msgspec.DecodeError` when there is none."""
-    return _tasks.decode(line)

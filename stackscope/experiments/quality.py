@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
-import sys
 import tempfile
-import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,13 +17,13 @@ import msgspec
 from stackscope.engine.exits import died
 from stackscope.engine.logring import clean
 from stackscope.engine.process import child_environment
-from stackscope.engine.wire import Failed, error_of
-from stackscope.errors import EngineError
+from stackscope.engine.wire import error_of
+from stackscope.experiments import apart
 from stackscope.toggles import EngineConfig
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import BinaryIO
 
     from stackscope.experiments.state import CellRun
 
@@ -67,13 +63,7 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True, tag="quality"):
     """Positions compared."""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """It could not be done."""
-
-    failure: Failed
-
-
-Answer = Quality | Refused
+Answer = Quality | apart.Refused
 
 
 class StoppedError(Exception):
@@ -127,8 +117,9 @@ def compare(
     Raises `StoppedError`, and the `StackscopeError` that prevents it.
     """
     with tempfile.TemporaryFile() as said:
-        process = _start(task, said, worker)
+        process = apart.start(worker, child_environment(os.environ, task.reference.threads), said, what="comparing")
         try:
+            apart.give(process, task)
             answers = list(_answers(process, is_stopping))
         finally:
             process.kill()
@@ -136,35 +127,13 @@ def compare(
             process.stdout.close()
             process.wait()
         for answer in answers:
-            if isinstance(answer, Refused):
+            if isinstance(answer, apart.Refused):
                 raise error_of(answer.failure)
         judged = [answer for answer in answers if isinstance(answer, Quality)]
         if len(judged) != len(task.candidates):
             said.seek(0)
             raise died(process.returncode, [clean(line) for line in said.read().splitlines()])
     return sorted(judged, key=lambda one: one.place)
-
-
-def _start(task: Task, said: BinaryIO, worker: Sequence[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, *worker]
-    if threading.current_thread() is threading.main_thread():
-        command.append(f"--parent={os.getpid()}")
-    try:
-        process = subprocess.Popen(
-            command,
-            env=child_environment(os.environ, task.reference.threads),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            start_new_session=True,  # Ctrl-C is for this process, which then ends that one.
-        )
-    except OSError as error:
-        raise EngineError(f"The comparing process cannot be started: {error.strerror}.") from error
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):  # How it ended is what its silence says.
-        process.stdin.write(msgspec.json.encode(task) + b"\n")
-        process.stdin.close()
-    return process
 
 
 def _answers(process: subprocess.Popen[bytes], is_stopping: Callable[[], bool]) -> Iterable[Answer]:

@@ -1,17 +1,10 @@
 """The process that compares what models say: the engine's own backend, with a text instead of requests.
 
-Started by `experiments.quality`, with the task as a line on standard input and one line for each candidate on standard
-output; what native code prints goes to standard error.
+Started by `experiments.quality`; it answers with one line for each candidate.
 """
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
-import os
-import signal
-import sys
-import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
@@ -20,12 +13,10 @@ import numpy as np
 from stackscope.engine.abort import AbortFlag
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import DecodeStatus, start_library
-from stackscope.engine.openmp import usable_cores
 from stackscope.engine.vocabulary import Vocabulary
-from stackscope.engine.wire import failure_of
-from stackscope.engine.worker import EXIT_BUG, die_with
-from stackscope.errors import EngineError, StackscopeError
-from stackscope.experiments.quality import Answer, Quality, Refused, Task
+from stackscope.errors import EngineError
+from stackscope.experiments.apart import serve
+from stackscope.experiments.quality import Answer, Quality, Task
 from stackscope.workload import corpus
 
 if TYPE_CHECKING:
@@ -117,35 +108,8 @@ def _logits(backend: Backend, tokens: Sequence[int], start: int) -> NDArray[np.f
     return context.logits(n)
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parent", type=int, help="process to die with")
-    args = parser.parse_args(argv)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide.
-    faulthandler.enable(all_threads=False)
-    if args.parent is not None:
-        die_with(args.parent)
-    usable_cores()  # Before the library binds this thread to one of them.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-
-    def say(answer: Answer) -> None:
-        answers.write(msgspec.json.encode(answer) + b"\n")
-        answers.flush()
-
-    status = EXIT_BUG
-    try:
-        compare(msgspec.json.decode(sys.stdin.buffer.readline(), type=Task), say)
-        status = 0
-    except StackscopeError as error:
-        say(Refused(failure=failure_of(error)))
-        status = error.exit_code
-    finally:
-        if status == EXIT_BUG:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # As the engine does: destructors of libraries with a GPU behind them are known to crash.
+def main() -> NoReturn:
+    serve(__doc__, Task, compare)
 
 
 if __name__ == "__main__":
