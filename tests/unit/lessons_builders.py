@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stackscope.experiments.lessons.contracts import Conclusion, Stage
-    from stackscope.experiments.lessons.data import Limit
+    from stackscope.experiments.limits import Limit
     from stackscope.records import Prediction
 
 RATE: Final = 50.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stackscope.experiments.lessons import lengths, searching, speculating
-from stackscope.experiments.lessons.data import Limit, crossing
+from stackscope.experiments.lessons.data import crossing
+from stackscope.experiments.limits import Limit
 from stackscope.experiments.state import CellRun
 from tests.unit.lessons_builders import concluded, data, lesson, stage
 

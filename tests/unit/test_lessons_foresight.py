@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from stackscope.experiments.lessons.contracts import LessonCell
-from stackscope.experiments.lessons.foresight import foresee, limit_of
+from stackscope.experiments.lessons.foresight import foresee
+from stackscope.experiments.limits import limit_of
 from stackscope.records import Header
 from stackscope.session.replay import Replay
 from stackscope.workload.spec import WorkloadSpec

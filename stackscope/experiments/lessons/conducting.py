@@ -10,7 +10,8 @@ import msgspec
 from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.errors import StackscopeError
 from stackscope.experiments.blocks import order
-from stackscope.experiments.lessons.foresight import foresee, limit_of
+from stackscope.experiments.lessons.foresight import foresee
+from stackscope.experiments.limits import limit_of
 from stackscope.experiments.runs import Stopped, run_cell
 from stackscope.experiments.search import Search
 from stackscope.experiments.search_goals import Goals
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackscope.experiments.lessons.contracts import Budget, LessonCell, Stage
-    from stackscope.experiments.lessons.data import Limit
+    from stackscope.experiments.limits import Limit
     from stackscope.experiments.state import CellRun
     from stackscope.records import Prediction
 

@@ -7,8 +7,6 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from stackscope import units
 from stackscope.analysis import factorial
 from stackscope.experiments.blocks import whole_blocks
@@ -20,22 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stackscope.analysis.factorial import Contrast
+    from stackscope.experiments.limits import Limit
     from stackscope.experiments.state import CellRun
     from stackscope.records import Prediction
 
 RATE = "tokens_per_s"
-
-
-class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """What the namer says of a run."""
-
-    name: str | None
-    """`None`: it names nothing."""
-    share: float | None = None
-    """Of the wall time."""
-    sentence: str = ""
-    shares: dict[str, float] = {}
-    """Of the wall time by cause, largest first."""
 
 
 class Crossing(NamedTuple):

@@ -9,7 +9,8 @@ import msgspec
 
 from stackscope.errors import SessionFileError
 from stackscope.experiments.lessons.contracts import LessonCell, Stage
-from stackscope.experiments.lessons.data import Data, Limit
+from stackscope.experiments.lessons.data import Data
+from stackscope.experiments.limits import Limit
 from stackscope.experiments.state import CellRun
 from stackscope.records import Prediction
 from stackscope.session.paths import known_folders, recording_folder
