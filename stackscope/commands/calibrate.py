@@ -7,10 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
+from stackscope.commands.still_bar import StillBar
 from stackscope.errors import UsageError
 from stackscope.experiments import protocol
 from stackscope.experiments.calibrate import calibrate as measure
@@ -57,8 +55,8 @@ def calibrate(
 
 def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> None:
     notes = [found.problem for found in cache.known() if found.problem is not None]
-    with _Progress(is_quiet=json) as progress:
-        ceilings = measure(config, budget, progress=progress.take)
+    with StillBar("loading", is_quiet=json) as bar:
+        ceilings = measure(config, budget, progress=lambda message: bar.show(message.what, message.fraction))
     if not cache.store(ceilings):
         notes.append("Those from a quiet machine are kept, and these are not.")
     _print(ceilings, notes, json=json)
@@ -86,34 +84,3 @@ def _print(ceilings: Ceilings, notes: list[str], *, json: bool) -> None:
         output.write(msgspec.json.encode(document).decode() + "\n")
         return
     output.show(partial(report.shown, ceilings, now=datetime.now().astimezone(), notes=notes))
-
-
-class _Progress:
-    """A bar on stderr that is only there on a terminal."""
-
-    def __init__(self, *, is_quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._bar = Bar(
-            SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=is_quiet or not console.is_terminal,
-            transient=True,
-            auto_refresh=False,  # What is measured should not have to share the cores with a spinner.
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task("loading", total=1.0)
-
-    def take(self, message: protocol.Progress) -> None:
-        """Show how far it is."""
-        self._bar.update(self._task, description=message.what, completed=message.fraction, refresh=True)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()

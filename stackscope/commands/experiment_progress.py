@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
-
-from rich.console import Console
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from typing import TYPE_CHECKING
 
 from stackscope import units
+from stackscope.commands.still_bar import StillBar
 
 if TYPE_CHECKING:
     from stackscope.experiments.blocks import Standing
 
 
-class ExperimentProgress:
-    """A bar that is only there on a terminal, and moves between runs only: they want the cores for themselves."""
+class ExperimentProgress(StillBar):
+    """A bar that moves between runs only."""
 
     def __init__(self, *, is_quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._bar = Bar(
-            SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=is_quiet or not console.is_terminal,
-            transient=True,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task("starting", total=1.0)
+        super().__init__("starting", is_quiet=is_quiet)
 
     def take(self, standing: Standing, label: str) -> None:
         """Show how far it is, and what runs next."""
@@ -40,17 +24,6 @@ class ExperimentProgress:
             f"{label}, {left(standing.left_s)}",
             standing.n_done / standing.n_total,
         )
-
-    def show(self, text: str, fraction: float) -> None:
-        """Show any text."""
-        self._bar.update(self._task, description=text, completed=fraction, refresh=True)
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
 
 def left(seconds: float) -> str:
