@@ -29,7 +29,8 @@ class Ledgers:
     def __init__(self) -> None:
         self.model: ModelSummary | None = None
         """The target in force. `None`: not known."""
-        self._draft: ModelSummary | None = None
+        self.draft: ModelSummary | None = None
+        """The draft model whose geometry is known, in use or not. `None`: not known."""
         self._draft_name: str | None = None
         """What the configuration calls the draft model whose geometry is known."""
         self._known: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger | None]] = []
@@ -44,7 +45,7 @@ class Ledgers:
         """Take the header; the cost of what it starts with."""
         self.model = header.model
         if header.draft_model is not None:
-            self._draft = header.draft_model
+            self.draft = header.draft_model
             self._draft_name = header.draft_model.path if header.config is None else header.config.draft_model
         return self._pricing(header.config)
 
@@ -53,15 +54,15 @@ class Ledgers:
         if event.model is not None:
             self.model = event.model
         if event.config is not None and "draft_model" in event.changes:
-            self._draft, self._draft_name = event.draft_model, event.config.draft_model
+            self.draft, self._draft_name = event.draft_model, event.config.draft_model
         return self._pricing(event.config)
 
     def _pricing(self, config: EngineConfig | None) -> Pricing:
         if config is None:
             return UNPRICED
         target = None if self.model is None else self._ledger(self.model, config)
-        has_draft = self._draft is not None and config.draft_model == self._draft_name
-        draft = self._ledger(self._draft, config) if self._draft is not None and has_draft else None
+        has_draft = self.draft is not None and config.draft_model == self._draft_name
+        draft = self._ledger(self.draft, config) if self.draft is not None and has_draft else None
         return Pricing(target, draft, config.threads)
 
     def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger | None:

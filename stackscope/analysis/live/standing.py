@@ -9,7 +9,7 @@ from stackscope.analysis.ledgers import UNPRICED, Ledgers, Pricing
 from stackscope.records.ceilings import Limits
 
 if TYPE_CHECKING:
-    from stackscope.records import ConfigEvent, Header, TrafficEvent
+    from stackscope.records import ConfigEvent, Header, ModelSummary, TrafficEvent
     from stackscope.toggles import EngineConfig, Setting
 
 MOST_PRICINGS: Final = 16
@@ -36,10 +36,19 @@ class Standing:
         self.rate = float(rate) if isinstance(rate, int | float) else None
 
     @property
+    def model(self) -> ModelSummary | None:
+        """The target."""
+        return self._ledgers.model
+
+    @property
+    def draft_model(self) -> ModelSummary | None:
+        """The draft model that the configuration names."""
+        return None if self.config is None or self.config.draft_model is None else self._ledgers.draft
+
+    @property
     def model_name(self) -> str | None:
         """The target by the name of its file, which has the type of its weights in it."""
-        model = self._ledgers.model
-        return None if model is None else PurePath(model.path).stem or model.name
+        return None if self.model is None else PurePath(self.model.path).stem or self.model.name
 
     @property
     def not_modelled(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stackscope.analysis.ledgers import UNPRICED, Ledgers
+from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.whatif.sampling import sample
 from stackscope.analysis.whatif.working_point import Round, WorkingPoint
 from stackscope.records import ConfigEvent, Header, PrefixShadow, RequestRecord, StepRecord, TrafficEvent
@@ -40,19 +40,16 @@ class Watch:
         self._begin(None)
 
     def _begin(self, header: Header | None) -> None:
-        self._ledgers = Ledgers()
-        self._pricing = UNPRICED if header is None else self._ledgers.begin(header)
-        self.config: EngineConfig | None = None if header is None else header.config
-        self._draft = None if header is None else header.draft_model
+        self._standing = Standing(header)
         self._steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
         self._requests: deque[RequestRecord] = deque(maxlen=MOST_REQUESTS)
         self._shadows: dict[int | None, PrefixShadow] = {}
         self._since_ns = 0
-        workload: dict[str, object] = {} if header is None else header.workload
-        concurrency, rate = workload.get("concurrency"), workload.get("rate")
-        self._is_trace = workload.get("arrivals") == "trace"
-        self._concurrency = concurrency if isinstance(concurrency, int) else None
-        self._rate = float(rate) if isinstance(rate, int | float) else None
+
+    @property
+    def config(self) -> EngineConfig | None:
+        """The configuration in force. `None`: not known."""
+        return self._standing.config
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
@@ -66,7 +63,8 @@ class Watch:
             case ConfigEvent():
                 self._change(record)
             case TrafficEvent():
-                self._change_load(record)
+                if self._standing.change_load(record):
+                    self._forget(record.at_ns)
             case PrefixShadow():
                 self._add_shadow(record)
             case Header():
@@ -86,27 +84,26 @@ class Watch:
         rules: Rules | None = None,
     ) -> WorkingPoint | str:
         """The working point now; or why there is none yet, as a sentence."""
-        if self.config is None:
+        standing, config = self._standing, self.config
+        if config is None:
             return "This source does not say how it is configured."
-        drawn = sample(self._steps, self.config.block_tokens)
+        drawn = sample(self._steps, config.block_tokens)
         if drawn.n_forwards < LEAST_STEPS:
             return "Too few steps have run under this configuration to predict from."
-        model = self._ledgers.model
-        has_draft = self.config.draft_model is not None
-        draft = self._draft if has_draft else None
-        memory = None if rules is None or model is None else rules.memory_bytes(self.config, model, draft)
+        model, draft = standing.model, standing.draft_model
+        memory = None if rules is None or model is None else rules.memory_bytes(config, model, draft)
         waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
         firsts = [r.first_token_ns - r.arrived_ns for r in self._requests if r.first_token_ns is not None]
         outputs = [r.output_tokens for r in self._requests if r.output_tokens > 0]
         figures = drawn.figures
         figures["rounds"] = _as_in_the_long_run(figures["rounds"], figures["computed_per_token"], self._requests)
         return WorkingPoint(
-            config=self.config,
-            pricing=self._pricing,
+            config=config,
+            pricing=standing.pricing(standing.epoch),
             times=times,
             **figures,
-            concurrency=None if self._is_trace or self._rate is not None else self._concurrency,
-            rate=self._rate,
+            concurrency=standing.closed_loop,
+            rate=standing.rate,
             wait_ns=sum(waits) / len(waits) if waits else None,
             ttft_ns=sum(firsts) / len(firsts) if firsts else None,
             tokens_per_request=sum(outputs) / len(outputs) if outputs else None,
@@ -122,22 +119,9 @@ class Watch:
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
             return
-        self._pricing = self._ledgers.change(event)
-        if event.config is not None:
-            self.config = event.config
-        if "draft_model" in event.changes:
-            self._draft = event.draft_model
+        self._standing.change(event)
         if event.changes:
             self._forget(event.at_ns + (event.duration_ns or 0))
-
-    def _change_load(self, event: TrafficEvent) -> None:
-        changed = False
-        if event.concurrency is not None and event.concurrency != self._concurrency:
-            self._concurrency, changed = event.concurrency, True
-        if event.rate is not None and event.rate != self._rate:
-            self._rate, changed = event.rate, True
-        if changed:
-            self._forget(event.at_ns)
 
     def _forget(self, at_ns: int) -> None:
         """What came before is of another kind. What shadows found of the traffic stays true."""
