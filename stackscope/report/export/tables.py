@@ -28,17 +28,9 @@ from stackscope.report.export.explaining_tables import (
     PROBES,
     ShadowRow,
 )
-from stackscope.report.export.other_tables import (
-    EMISSIONS,
-    EVENTS,
-    GPUS,
-    HARDWARE,
-    REQUESTS,
-    SESSION,
-    EmissionRow,
-    GpuRow,
-    SessionRow,
-)
+from stackscope.report.export.machine_tables import GPUS, HARDWARE, GpuRow
+from stackscope.report.export.request_tables import EMISSIONS, REQUESTS, EmissionRow
+from stackscope.report.export.session_tables import EVENTS, SESSION, SessionRow
 from stackscope.report.export.step_tables import STEPS, WORK, StepRow, WorkRow
 
 if TYPE_CHECKING:
