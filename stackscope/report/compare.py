@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from stackscope import units
-from stackscope.analysis.comparing.comparison import spelled
-from stackscope.analysis.comparing.figures import DISTRIBUTIONS, name_of
-from stackscope.analysis.comparing.judging import value_text
+from stackscope.analysis.comparing import wording
 from stackscope.options import OPTIONS
 from stackscope.report import epochs
 from stackscope.report.layout import aligned, columns, hang, row
@@ -20,30 +18,11 @@ if TYPE_CHECKING:
     from stackscope.analysis.comparing.comparison import Compared, Comparison, SessionFacts, Verdict, Versus
     from stackscope.analysis.comparing.differences import Difference
     from stackscope.analysis.comparing.judging import Judged
-    from stackscope.analysis.comparing.moved import Moved, Part
 
 STYLES: Final[dict[Verdict, str]] = {
     "faster": "bold green", "slower": "bold red", "not distinguishable": "bold", "not comparable": "bold yellow",
     "unknown": "bold yellow",
 }  # fmt: skip
-
-STANDINGS: Final = {
-    "better": "better", "worse": "worse", "more": "more", "less": "less", "not distinguishable": "unclear",
-    "unknown": "",
-}  # fmt: skip
-"""How a figure stands, in a column."""
-
-HOWS: Final = {
-    "paired": "portions of the same work paired",
-    "unpaired": "blocks of time",
-    "resampled": "requests resampled",
-    "by shares": "shares of values below",
-}
-
-ONE_RUN: Final = (
-    "Intervals are of the spread inside each session. What differs from one run to the next, such as where memory came"
-    " to lie, is not in them: it takes repeated runs."
-)
 
 
 def shown(comparison: Comparison, judged: Sequence[Judged], width: int) -> Text:
@@ -59,7 +38,7 @@ def shown(comparison: Comparison, judged: Sequence[Judged], width: int) -> Text:
         ]
     if judged:
         blocks.append([_judgement(one, width) for one in judged])
-    blocks.append([row("note", [ONE_RUN], width, style="dim")])
+    blocks.append([row("note", [wording.ONE_RUN], width, style="dim")])
     return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
 
 
@@ -94,27 +73,22 @@ def _concerns(versus: Versus, width: int) -> list[Text]:
 
 def _figures(versus: Versus, width: int) -> list[Text]:
     a, b = versus.letters
-    known = [one for one in versus.figures if one.a or one.b]
+    known = wording.known_figures(versus)
     header = ["", a, b, f"{b} against {a}", ""]
-    rows = list(
-        zip(
-            [one.header for one in known],
-            aligned([_value(one, 0) for one in known]),
-            aligned([_value(one, 1) for one in known]),
-            [_change(one) for one in known],
-            [_standing(one) for one in known],
-            strict=True,
-        )
-    )
+    told = [wording.cells(one) for one in known]
+    a_values, b_values = aligned([one.a for one in told]), aligned([one.b for one in told])
+    rows = [
+        (one.name, a_value, b_value, one.change, one.standing)
+        for one, a_value, b_value in zip(told, a_values, b_values, strict=True)
+    ]
     lines = [
         Text(line.rstrip(), style="bold" if index == 0 else _style(known[index - 1]))
         for index, line in enumerate(_table(header, rows))
     ]
     if any(any(one.is_maximum) for one in known):
-        told = "* of so few values, this percentile is no more than the maximum"
-        lines.append(hang(Text(), [told], width, style="dim"))
-    lines.append(row("values", _numbers(known), width, style="dim"))
-    lines.append(row("intervals", _how(known), width, style="dim"))
+        lines.append(hang(Text(), [wording.FEW_VALUES], width, style="dim"))
+    lines.append(row("values", wording.numbers(known), width, style="dim"))
+    lines.append(row("intervals", wording.hows(known), width, style="dim"))
     return lines
 
 
@@ -124,50 +98,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"{line}  {cells[-1]}" for line, cells in zip(lines, [header, *rows], strict=True)]
 
 
-def _value(one: Compared, index: int) -> str:
-    value = (one.a, one.b)[index]
-    if value is None:
-        return units.UNKNOWN
-    return f"{value_text(one.unit, value)}{'*' if one.is_maximum[index] else ''}"
-
-
-def _change(one: Compared) -> str:
-    if one.ratio is not None:
-        return spelled(one.ratio)
-    is_alike = one.why is None or not one.why.startswith("not")
-    return units.change(one.b / one.a - 1) if is_alike and one.a and one.b is not None else units.UNKNOWN
-
-
-def _standing(one: Compared) -> str:
-    if one.ratio is not None:
-        return "same" if one.ratio.low == one.ratio.high == 1.0 else STANDINGS[one.standing]
-    return "too few" if one.why is not None and one.why.startswith("too few") else ""
-
-
 def _style(one: Compared) -> str:
     return {"better": "green", "worse": "red"}.get(one.standing, "")
-
-
-def _numbers(figures: Sequence[Compared]) -> list[str]:
-    """How many values each distribution is of."""
-    told = {}
-    for metric in DISTRIBUTIONS:
-        for one in figures:
-            if one.n is not None and one.name.startswith(f"{name_of(metric)}_p"):
-                told[metric.header] = f"{metric.header} {units.count(one.n[0])} and {units.count(one.n[1])}"
-    return list(told.values()) or ["no request completed in either"]
-
-
-def _how(figures: Sequence[Compared]) -> list[str]:
-    used = {one.how: one for one in figures if one.how is not None}
-    rates = [HOWS[how] for how in ("paired", "unpaired") if how in used]
-    percentiles = [HOWS[how] for how in ("resampled", "by shares") if how in used]
-    told = ["95 %, each by itself"]
-    if rates:
-        told.append(f"rates: {', else '.join(rates)}")
-    if percentiles:
-        told.append(f"percentiles: {', else '.join(percentiles)}")
-    return told
 
 
 # What differs
@@ -179,16 +111,17 @@ def _differences(versus: Versus, width: int) -> list[Text]:
     for area in ("configuration", "workload", "model", "machine"):
         found = [one for one in versus.differences if one.area == area]
         if found:
-            lines.append(row(area, [_difference(one, versus.letters) for one in found], width))
+            lines.append(row(area, [difference(one, versus.letters) for one in found], width))
         else:
             same.append(area)
     rest = [one for one in versus.differences if one.area == "recording"]
     if rest:
-        lines.append(row("recording", [_difference(one, versus.letters) for one in rest], width))
+        lines.append(row("recording", [difference(one, versus.letters) for one in rest], width))
     return [*lines, row("the same", same, width)] if same else lines
 
 
-def _difference(one: Difference, letters: tuple[str, str]) -> str:
+def difference(one: Difference, letters: tuple[str, str]) -> str:
+    """Something that is not the same, by its name as on the command line."""
     settings = {target for option in OPTIONS for target in option.targets}
     if one.name.startswith("with "):
         return f"{one.name}: {letters[0 if one.a else 1]} only"
@@ -212,51 +145,15 @@ def _moved(versus: Versus, width: int) -> list[Text]:
     if found is None:
         return []
     a, b = versus.letters
-    rows = [_part(found.step, "")]
-    for phase in sorted(found.phases, key=lambda one: -abs(one.change_ns)):
-        rows.append(_part(phase, "  "))
-        if phase.name == "decode":
-            rows += [_part(one, "    ") for one in sorted(found.decode, key=lambda one: -abs(one.change_ns))]
-    names, *figures = zip(*rows, strict=True)
-    padded = [aligned(list(column)) for column in figures]
-    header = ["per step", a, b, f"{b} - {a}", "per token"]
-    lines = columns(header, list(zip(names, *padded, strict=True)))
+    told = wording.rows(found)
+    padded = [aligned(list(column)) for column in zip(*[one[2:] for one in told], strict=True)]
+    names = [f"{'  ' * one.depth}{one.name}" for one in told]
+    lines = columns(["per step", a, b, f"{b} - {a}", "per token"], list(zip(names, *padded, strict=True)))
     return [
-        row("moved", [sentence(found)], width),
+        row("moved", [wording.sentence(found)], width),
         *[Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(lines)],
         hang(Text(), [Text(found.split, style="dim")], width),
     ]
-
-
-def _part(part: Part, indent: str) -> tuple[str, str, str, str, str]:
-    return (
-        f"{indent}{part.name}",
-        units.duration(part.a_ns),
-        units.duration(part.b_ns),
-        signed(part.change_ns),
-        signed(part.token_change_ns),
-    )
-
-
-def sentence(found: Moved) -> str:
-    """Where the step time moved, the largest parts first: `step -3.1 ms: decode -3.4 ms (weights -4.4 ms, …), …`."""
-    phases = sorted(found.phases, key=lambda one: -abs(one.change_ns))
-    told = []
-    for phase in _telling(phases, found.step):
-        inner = sorted(found.decode, key=lambda one: -abs(one.change_ns)) if phase.name == "decode" else []
-        parts = ", ".join(f"{one.name} {signed(one.change_ns)}" for one in _telling(inner, found.step))
-        told.append(f"{phase.name} {signed(phase.change_ns)}{f', of which {parts}' if parts else ''}")
-    return f"step {signed(found.step.change_ns)}: {'; '.join(told) or 'no part of it by 1 %'}"
-
-
-def _telling(parts: Sequence[Part], step: Part) -> list[Part]:
-    """Those that moved by 1 % of the step at least."""
-    return [one for one in parts if abs(one.change_ns) >= 0.01 * max(step.a_ns, step.b_ns)]
-
-
-def signed(duration_ns: float | None) -> str:
-    """A change of a duration with its sign."""
-    return f"{'+' if duration_ns is not None and duration_ns > 0 else ''}{units.duration(duration_ns)}"
 
 
 def _judgement(one: Judged, width: int) -> Text:

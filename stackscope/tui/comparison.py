@@ -1,31 +1,27 @@
-"""Two recordings side by side: what differs in how they ran, and their headline numbers. Nothing is judged."""
+"""Two recordings side by side: their headline numbers at once, and what a comparison finds as soon as it is there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from stackscope import units
+from stackscope.analysis.comparing.differences import header_differences
 from stackscope.analysis.distribution import Spread
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
+from stackscope.tui.compared import differences, judged
 from stackscope.tui.compose import wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable
-from stackscope.tui.wording import called, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
+    from stackscope.analysis.comparing.comparison import Comparison
     from stackscope.analysis.metrics.base import Metric
-    from stackscope.records import Header
     from stackscope.tui.library import Digest, Entry
     from stackscope.tui.look import Look
 
-NO_VERDICT: Final = (
-    "Two runs differ by chance, too, and nothing is judged here: stackscope compare, with the paths of both, gives"
-    " intervals and a verdict, and says where the time went."
-)
+IN_PROGRESS: Final = "They are being compared: the verdict, intervals and the anatomy of their steps follow."
 _NAME: Final = 28
 
 
@@ -70,8 +66,13 @@ FIGURES: Final[tuple[Figure, ...]] = (
 )
 
 
-def comparison(one: tuple[Entry, Digest], other: tuple[Entry, Digest], room: int, look: Look) -> tuple[Line, ...]:
-    """Both, in lines of at most `room` cells."""
+def comparison(
+    one: tuple[Entry, Digest], other: tuple[Entry, Digest], found: Comparison | str | None, room: int, look: Look
+) -> tuple[Line, ...]:
+    """Both, in lines of at most `room` cells. `found` is what comparing them found, or why they were not compared.
+
+    `None`: that is still going on.
+    """
     lines: list[Line] = []
     for letter, (entry, known) in (("A", one), ("B", other)):
         lines.append(fitted((Span(f"{letter}  ", "accent"), Span(printable(entry.path.name), "title")), room,
@@ -81,9 +82,13 @@ def comparison(one: tuple[Entry, Digest], other: tuple[Entry, Digest], room: int
         if known.result is not None and known.result.epochs:
             n = units.counted(len(known.result.epochs), "configuration")
             lines += wrapped(f"{letter} ran under {n}: its figures mix them.", room, "warning")
-    lines += [(), *_table(one[1], other[1], room, look), ()]
-    lines += _differences(one[1].header, other[1].header, room, look)
-    return (*lines, (), *wrapped(NO_VERDICT, room))
+    if found is not None and not isinstance(found, str):
+        return (*lines, (), *judged(found, room, look))
+    told = wrapped(IN_PROGRESS, room, "accent") if found is None else wrapped(found, room, "warning")
+    lines += [(), *told, (), *_table(one[1], other[1], room, look)]
+    if one[1].header is not None and other[1].header is not None:
+        lines += [(), *differences(header_differences(one[1].header, other[1].header), room, look)]
+    return tuple(lines)
 
 
 def _table(one: Digest, other: Digest, room: int, look: Look) -> list[Line]:
@@ -106,56 +111,3 @@ def _table(one: Digest, other: Digest, room: int, look: Look) -> list[Line]:
 
 def _divided(look: Look) -> str:
     return "/" if look.is_ascii else "÷"
-
-
-def _differences(one: Header | None, other: Header | None, room: int, look: Look) -> list[Line]:
-    """What is not the same: settings at the start, traffic, machine."""
-    if one is None or other is None:
-        return []
-    groups = (
-        ("Configuration at the start", dict(_settings(one, other, look))),
-        ("Workload", dict(_different(one.workload, other.workload, look))),
-        ("Machine", dict(_different(_machine(one), _machine(other), look))),
-    )
-    lines: list[Line] = []
-    for title, found in groups:
-        if not found:
-            lines.append((Span(title, "headline"), Span("  the same", "label")))
-            continue
-        lines.append((Span(title, "headline"),))
-        for name, text in found.items():
-            first, *rest = wrapped(text, max(room - _NAME, 10), "") or ((),)
-            lines.append((Span(f"{name[: _NAME - 1]:<{_NAME}}", "label"), *first))
-            lines += [(Span(" " * _NAME), *line) for line in rest]
-    return lines
-
-
-def _settings(one: Header, other: Header, look: Look) -> Iterable[tuple[str, str]]:
-    if one.config is None or other.config is None:
-        if one.config is not other.config:
-            yield "configuration", "one of them does not say how it was configured"
-        return
-    for field in type(one.config).__struct_fields__:
-        a, b = getattr(one.config, field), getattr(other.config, field)
-        if a != b:
-            yield called(field), f"{spelled(field, a)} {look.arrow} {spelled(field, b)}"
-
-
-def _different(one: Mapping[str, object], other: Mapping[str, object], look: Look) -> Iterable[tuple[str, str]]:
-    for name in dict.fromkeys((*one, *other)):
-        a, b = one.get(name), other.get(name)
-        if a != b:
-            yield called(name), f"{_text(a)} {look.arrow} {_text(b)}"
-
-
-def _text(value: object) -> str:
-    return units.UNKNOWN if value is None else printable(str(value))
-
-
-def _machine(header: Header) -> dict[str, object]:
-    weights = None if header.model is None else header.model.tensor_bytes
-    found: dict[str, object] = {
-        "host": header.host, "device": header.device, "library": header.library, "stackscope": header.stackscope,
-        "weights": None if weights is None else units.data_size(weights),
-    }  # fmt: skip
-    return {name: value for name, value in msgspec.to_builtins(found).items() if value is not None}

@@ -1,4 +1,4 @@
-"""Recordings on disk: which there are, what is read of them and when, and how two compare."""
+"""Recordings on disk: which there are, what is read of them and when."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 
 from stackscope.analysis.metrics import load
 from stackscope.session.paths import Folder, known_folders
-from stackscope.tui.comparison import NO_VERDICT, comparison
 from stackscope.tui.library import Digest, Entry, Library, digest, find_recordings, read_header
 from stackscope.tui.lines import plain, width
-from stackscope.tui.look import ASCII, UNICODE
+from stackscope.tui.look import UNICODE
 from stackscope.tui.session_lines import Marks, detail_lines, heading, row_line, state_of
 from tests.tui.recordings import cut_off, damaged, write
 
@@ -160,44 +159,3 @@ def test_a_line_tells_what_became_of_a_recording(tmp_path: Path) -> None:
 def test_a_date_that_is_none_is_not_known(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl.zst", steps=3, started="yesterday")
     assert plain(row_line(entry_of(path), digest_of(path), Marks(), 100, UNICODE)).split()[0] == "-"
-
-
-# Two of them
-
-
-def compared(one: Path, other: Path, room: int = 96) -> str:
-    pair = [(entry_of(path), digest_of(path)) for path in (one, other)]
-    for look in (UNICODE, ASCII):
-        lines = comparison(pair[0], pair[1], room, look)
-        assert max(map(width, lines)) <= room
-    return "\n".join(plain(line).rstrip() for line in comparison(pair[0], pair[1], room, UNICODE))
-
-
-def test_two_recordings_stand_side_by_side_with_what_differs(tmp_path: Path) -> None:
-    one = write(tmp_path / "one.jsonl.zst", steps=300)
-    other = write(tmp_path / "other.jsonl.zst", steps=300, draft_length=4, seed=2, workload={"name": "chat", "seed": 1})
-    text = compared(one, other)
-    assert "A  one.jsonl.zst" in text
-    rows = {line[:28].strip(): line[28:].split() for line in text.split("\n")}
-    assert rows["A, tokens per forward"][0] == "1.00"
-    a, b, ratio = (float(cell.rstrip("×")) for cell in rows["A, tokens per forward"])
-    assert ratio == pytest.approx(b / a, rel=0.01)
-    assert rows["speculation"] == ["off", "→", "n-gram"]
-    assert rows["name"] == ["synthetic", "→", "chat"]
-    assert "seed" not in rows
-    assert "Machine  the same" in text
-    assert " ".join(text.split()).endswith(NO_VERDICT)
-
-
-def test_the_same_one_twice_differs_in_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path / "one.jsonl.zst", steps=300)
-    text = compared(path, path, 60)
-    assert "Configuration at the start  the same" in text
-    ratios = [line.split()[-1] for line in text.split("\n") if line.endswith("×")]
-    assert set(ratios) == {"1.00×"}
-
-
-def test_damage_is_told_instead_of_numbers(tmp_path: Path) -> None:
-    text = compared(damaged(tmp_path / "a.jsonl.zst"), cut_off(tmp_path / "b.jsonl.zst", steps=900))
-    assert "damaged header" in text
-    assert "no end mark" in text

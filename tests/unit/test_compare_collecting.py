@@ -12,9 +12,13 @@ from stackscope.analysis.comparing.collecting import METRICS, MOST_HELD, Collect
 from stackscope.analysis.comparing.columns import MOST_BLOCKS
 from stackscope.analysis.comparing.comparison import compared
 from stackscope.analysis.comparing.figures import BY_NAME
+from stackscope.analysis.comparing.moved import anatomy
+from stackscope.analysis.ledgers import UNPRICED
+from stackscope.analysis.live.snapshot import PARTS
+from stackscope.analysis.live.sums import counted, end_times
 from stackscope.analysis.metrics import counts, latency, time
 from stackscope.analysis.summary import RunSummary
-from stackscope.records import ConfigEvent, GpuSample, HardwareSample, Ubatch
+from stackscope.records import ConfigEvent, GpuSample, HardwareSample, StepRecord, Ubatch
 from tests.unit.compare_sessions import Run
 from tests.unit.record_builders import SyntheticEngine, make_header, make_step
 
@@ -58,6 +62,26 @@ def require_same(digest: Digest, summary: RunSummary) -> None:
 )
 def test_metrics_are_those_of_the_summary(run: Run) -> None:
     require_same(*both(run.records()))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [Run(), Run(drafted=3, hit=0.5), Run(drafted=2, step={"aborted": True})],
+    ids=["plain", "drafts and hits", "aborted"],
+)
+def test_the_anatomy_is_that_of_the_live_view(run: Run) -> None:
+    digest = run.digest()
+    steps = [record for record in run.records() if isinstance(record, StepRecord)]
+    expected = counted(steps, end_times(steps), UNPRICED).sums
+    found = anatomy(digest)
+    assert found is not None
+    assert tuple(found) == PARTS
+    assert list(found.values()) == pytest.approx([ns / len(steps) for ns in expected.parts])
+
+
+def test_there_is_no_anatomy_without_phases_or_steps() -> None:
+    assert anatomy(Run(header={"capabilities": ("slots",)}).digest()) is None
+    assert anatomy(Run(requests=0).digest()) is None
 
 
 def test_forwards_in_several_passes_count_each() -> None:

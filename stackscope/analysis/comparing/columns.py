@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from stackscope.records import CacheCounters, Phases, SlotWork, StepRecord
 
 NAMES: Final = (
-    "steps", "busy", "wall", *PHASES, "forward", "cpu", "threads", "forwards", "emitted", "rows", "prefill_rows",
-    "decode_rows", "decode_emitted", "decode_forwards", "outputs", "drafted", "committed", "verifications",
-    "busy_slots", "slots", "lookup_tokens", "hit_tokens", "useful_hit_tokens", "invalid", *PARTS,
+    "steps", "busy", "wall", *PHASES, "forward", "prefill_part", "verify_part", "cpu", "threads", "forwards", "emitted",
+    "rows", "prefill_rows", "decode_rows", "decode_emitted", "decode_forwards", "outputs", "drafted", "committed",
+    "verifications", "busy_slots", "slots", "lookup_tokens", "hit_tokens", "useful_hit_tokens", "invalid", *PARTS,
 )  # fmt: skip
-"""The columns. `busy` to `threads` are nanoseconds (`threads`: of the decode phase × engine threads, where CPU time is
-known), `busy_slots` and `slots` levels × nanoseconds, `PARTS` bytes of the target's forwards, the rest counts. What was
-aborted counts in `steps`, `busy`, `wall`, phases, levels and cache only, as in `StepTotals`."""
+"""The columns. `busy` to `threads` are nanoseconds (`prefill_part` and `verify_part`: of `forward`, by rows; `threads`:
+of the decode phase × engine threads, where CPU time is known), `busy_slots` and `slots` levels × nanoseconds, `PARTS`
+bytes of the target's forwards, the rest counts. What was aborted counts in `steps`, `busy`, `wall`, phases, levels and
+cache only, as in `StepTotals`."""
 
 AT: Final = {name: index for index, name in enumerate(NAMES)}
 
@@ -116,10 +117,12 @@ def _forwards(
     made[AT["forward"], where] = decoding
     rows, n_outputs = put("rows", new), put("outputs", outputs)
     put("emitted", emitted)
-    put("prefill_rows", np.where(decodes, 0, new))
+    prefilled = put("prefill_rows", np.where(decodes, 0, new))
     put("decode_rows", np.where(decodes, new, 0))
     put("decode_emitted", np.where(decodes, emitted, 0))
-    put("decode_forwards", decodes.astype(np.int64))
+    decoded = put("decode_forwards", decodes.astype(np.int64))
+    made[AT["prefill_part"], where] = decoding * prefilled / np.maximum(rows, 1)
+    made[AT["verify_part"], where] = decoding * np.maximum(rows - prefilled - decoded, 0) / np.maximum(rows, 1)
     put("drafted", np.where(verified, drafted, 0))
     put("committed", kept)
     put("verifications", verified.astype(np.int64))

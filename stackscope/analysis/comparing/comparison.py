@@ -11,7 +11,7 @@ from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_w
 from stackscope.analysis.comparing.differences import Difference, differences
 from stackscope.analysis.comparing.figures import BY_NAME, FIGURES, TOKENS, Better, Figure, Level, Percentile, Rate
 from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_rates
-from stackscope.analysis.comparing.moved import Moved, moved
+from stackscope.analysis.comparing.moved import Moved, anatomy, moved
 from stackscope.analysis.comparing.percentiles import Grouped, ratio_of_percentiles
 from stackscope.analysis.metrics import counts, time
 from stackscope.analysis.statistics import Interval
@@ -112,6 +112,8 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     warmup_steps: int
     warmup_requests: int
     truncated: str | None
+    anatomy_ns: dict[str, float] | None
+    """The mean step by part, in the order of the live anatomy, the idle time before it included. `None`: not known."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +254,7 @@ def _facts(letter: str, digest: Digest) -> SessionFacts:
         warmup_steps=digest.warmup_steps,
         warmup_requests=digest.warmup_requests,
         truncated=digest.truncated,
+        anatomy_ns=anatomy(digest),
     )
 
 

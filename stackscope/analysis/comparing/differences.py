@@ -32,13 +32,17 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differences(a: Digest, b: Digest) -> tuple[Difference, ...]:
-    """Everything that the headers say differently, the configuration first."""
+    """Everything that is not the same, the configuration first."""
+    return (*header_differences(a.header, b.header), *_of("recording", _recording(a), _recording(b)))
+
+
+def header_differences(a: Header, b: Header) -> tuple[Difference, ...]:
+    """What the headers alone say differently."""
     return (
-        *_configuration(a.header.config, b.header.config),
-        *_of("workload", _workload(a.header), _workload(b.header)),
-        *_models(a.header, b.header),
+        *_configuration(a.config, b.config),
+        *_of("workload", _workload(a), _workload(b)),
+        *_models(a, b),
         *_of("machine", _machine(a), _machine(b)),
-        *_of("recording", _recording(a), _recording(b)),
     )
 
 
@@ -81,9 +85,8 @@ def _workload(header: Header) -> dict[str, object]:
     return asked
 
 
-def _machine(digest: Digest) -> dict[str, object]:
+def _machine(header: Header) -> dict[str, object]:
     """Machine and library. The library describes itself in parts: its version, then the features that it uses."""
-    header = digest.header
     version, *features = (header.library or "").split(" | ")
     used = {f"with {feature.strip(' |')}": True for feature in features if feature.strip(" |")}
     return {"host": header.host, "device": header.device, "library": version or None, **used}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope.analysis.comparing.counting import PARTS
-from stackscope.analysis.metrics.base import ratio
+from stackscope.analysis.metrics.base import ratio, unknown_needs
 from stackscope.analysis.totals import PHASES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 def moved(a: Digest, b: Digest) -> Moved | None:
     """Where the time of a step moved. `None`: one of them has no steps, or does not know their phases."""
-    if any(digest.total("steps") == 0 or "phases" in _unknown(digest) for digest in (a, b)):
+    if not (_is_known(a) and _is_known(b)):
         return None
     scales = [(1 / digest.total("steps"), ratio(1.0, digest.total("emitted"))) for digest in (a, b)]
 
@@ -87,10 +87,31 @@ def moved(a: Digest, b: Digest) -> Moved | None:
     )
 
 
-def _unknown(digest: Digest) -> frozenset[str]:
-    from stackscope.analysis.metrics.base import unknown_needs
+def anatomy(digest: Digest) -> dict[str, float] | None:
+    """Nanoseconds of the mean step by part, those of the live anatomy in its order, the idle time before it included.
 
-    return frozenset(unknown_needs(digest.header))
+    `None`: there are no steps, or their phases are not known.
+    """
+    if not _is_known(digest):
+        return None
+    found = {name: digest.total(name) for name in (*PHASES, "forward", "prefill_part", "verify_part", "idle")}
+    parts = {
+        "prefill": found["prefill_part"],
+        "decode": found["forward"] - found["prefill_part"] - found["verify_part"],
+        "verify": found["verify_part"],
+        "draft": found["draft"],
+        "sample": found["sample"],
+        "schedule": found["admit"] + found["build"] + found["commit"],
+        "emit": found["emit"],
+        "shadow": found["shadow"],
+        "idle": found["idle"],
+        "unexplained": found["other"] + found["decode"] - found["forward"],
+    }
+    return {name: max(ns, 0.0) / digest.total("steps") for name, ns in parts.items()}
+
+
+def _is_known(digest: Digest) -> bool:
+    return digest.total("steps") > 0 and "phases" not in unknown_needs(digest.header)
 
 
 def _shares(a: Digest, b: Digest) -> tuple[tuple[Mapping[str, float], ...], str]:
