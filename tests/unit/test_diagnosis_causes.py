@@ -221,7 +221,8 @@ def test_a_slow_machine_without_any_reason_is_not_explained_away() -> None:
     naming = watch.run(14, Disturbance(unseen_ns=10 * MS))
     assert naming.name is None
     assert "unexplained" in naming.sentence
-    assert dict(naming.shares)["unexplained"] == pytest.approx(10 / 32.3, abs=0.02)
+    # Less what the model may be wrong by: 5 % of the forward.
+    assert dict(naming.shares)["unexplained"] == pytest.approx((10 - 0.05 * 21) / 32.3, abs=0.02)
 
 
 def test_threads_that_fell_asleep_during_a_slow_sampler_are_not_stopped() -> None:

@@ -98,6 +98,31 @@ def test_what_forwards_take_beyond_the_prediction_is_unexplained() -> None:
     assert sentence.startswith("20.0 % of the time is unexplained")
 
 
+def test_what_the_model_may_be_wrong_by_is_its_own_error() -> None:
+    evidence = msgspec.structs.replace(window(weights=6.0, attention=2.0, excess=2.0), model_error=0.15)
+    shares = dict(judge(evidence).shares)
+    # Of a fifth beyond 8 ms, no more than a tenth of those can be the model's error.
+    assert shares["unexplained"] == pytest.approx(0.12)
+    assert shares["weight bandwidth"] == pytest.approx(0.66)
+    sure = dict(judge(msgspec.structs.replace(evidence, model_error=0.05)).shares)
+    assert sure["unexplained"] == pytest.approx(0.16)
+    assert sum(sure.values()) == pytest.approx(1.0)
+
+
+def test_what_slows_the_machine_comes_before_the_models_error() -> None:
+    hog = Machine(cpu_share=0.8, foreign_cores=0.4, cpu_pressure=0.4)
+    evidence = msgspec.structs.replace(window(weights=8.0, excess=2.0), machine=hog)
+    unsure = msgspec.structs.replace(evidence, model_error=0.1)
+    assert dict(judge(unsure).shares) == pytest.approx(dict(judge(evidence).shares))
+    assert named(unsure)[0] == "CPU starvation"
+
+
+def test_idle_cells_keep_their_part_where_the_terms_are_scaled() -> None:
+    evidence = msgspec.structs.replace(taxed(4_000, 0, 0.0), model_error=0.1)
+    slower = msgspec.structs.replace(evidence, times=Times(forward=100 * MS * 10.9))
+    assert dict(judge(slower).shares)["resident-prefix tax"] == pytest.approx(0.2)
+
+
 def test_what_the_rest_of_the_loop_always_takes_is_its_own_work() -> None:
     evidence = window(weights=8.0, other=2.0)
     assert evidence.terms is not None
@@ -139,6 +164,13 @@ def test_what_requests_wait_for_comes_first() -> None:
     assert named(msgspec.structs.replace(window(), load=load))[0] == "queueing"
     short = msgspec.structs.replace(load, wait_share=0.2)
     assert named(msgspec.structs.replace(window(), load=short))[0] == "weight bandwidth"
+
+
+def test_a_queue_is_counted_whatever_is_unexplained() -> None:
+    load = Load(queue=6.0, slots_busy=4.0, slots=4.0, waiting=1.0, wait_share=0.6, full=1.0)
+    unexplained = window(weights=8.0, excess=2.0)
+    assert named(msgspec.structs.replace(unexplained, load=load))[0] == "queueing"
+    assert named(unexplained)[0] is None
 
 
 def test_a_queue_without_room_is_told_from_one_without_slots() -> None:

@@ -180,7 +180,7 @@ def resident_prefixes(evidence: Evidence, slices: Slices) -> Claim:
         return rejected("resident-prefix tax", "with split KV no forward scans another sequence's cells", kind="loss")
     if batching.idle_cells <= 0.0:
         return rejected("resident-prefix tax", "no cells are held by sequences outside the forward", kind="loss")
-    amount = slices.take("resident-prefix tax", evidence.idle_resident_ns, ("resident",))
+    amount = slices.take("resident-prefix tax", slices.factor * evidence.idle_resident_ns, ("resident",))
     share, spared = slices.share(amount), evidence.cache.spared
     is_earned = spared is not None and spared > share
     per_cell = amount / max(1, evidence.forwards) / batching.idle_cells
@@ -221,7 +221,8 @@ def batch_fragmentation(evidence: Evidence, slices: Slices) -> Claim:
         return rejected("batch fragmentation", "no forward took more passes than its rows need", kind="loss")
     if batching.fragmented_ns is None:
         return rejected("batch fragmentation", NO_MODEL, kind="loss")
-    amount = slices.take("batch fragmentation", batching.fragmented_ns, ("weights", "fixed", "head", "compute"))
+    lost = slices.factor * batching.fragmented_ns
+    amount = slices.take("batch fragmentation", lost, ("weights", "fixed", "head", "compute"))
     share, forwards = slices.share(amount), max(1, evidence.forwards)
     split = evidence.config is not None and not evidence.config.unified_kv
     return found(

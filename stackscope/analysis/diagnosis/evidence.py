@@ -231,6 +231,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The model was learned, or calibrated, when nothing disturbed the machine."""
     unknown: dict[str, str] = {}
     """Terms that the data cannot separate, with the reason."""
+    model_error: float | None = None
+    """By how much of it the predicted time of a typical step may be too low: its interval holds nine times in ten."""
     attention_share: Estimate | None = None
     """Of a typical step, what its cached tokens add; drawn from what is possible."""
     rows_share: Estimate | None = None

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.base import Look
     from stackscope.analysis.diagnosis.evidence import Evidence
 
-CAUSES: Final[tuple[Look, ...]] = (
+OUTSIDE: Final[tuple[Look, ...]] = (
     causes_machine.paging,
     causes_machine.throttle,
     causes_machine.cpu_starvation,
     causes_machine.bandwidth_contention,
+)
+INSIDE: Final[tuple[Look, ...]] = (
     causes_forward.batch_fragmentation,
     causes_forward.resident_prefixes,
     causes_speculation.low_acceptance,
@@ -40,6 +42,7 @@ CAUSES: Final[tuple[Look, ...]] = (
     causes_forward.weight_bandwidth,
     causes_serving.queueing,
 )
+CAUSES: Final = (*OUTSIDE, *INSIDE)
 """All of the taxonomy but `co-limited`, which is a relation of two."""
 
 
@@ -67,7 +70,9 @@ class Judged(msgspec.Struct, frozen=True):
 def judge(evidence: Evidence) -> Judged:
     """Ask every cause."""
     slices = Slices(evidence)
-    claims = [look(evidence, slices) for look in CAUSES]
+    claims = [look(evidence, slices) for look in OUTSIDE]
+    slices.allow_for_error(evidence)
+    claims += [look(evidence, slices) for look in INSIDE]
     return Judged(
         tuple([claim.finding for claim in claims]),
         {claim.finding.cause: claim.kind for claim in claims},

@@ -2,8 +2,8 @@
 
 In this order: what requests wait for, what is lost, what the work needs. Within one kind, a name needs a share of at
 least 35 %, or a lead of ten points, and a finding that is confirmed. A small loss goes before a large need only where
-the need is confirmed: what is not might be a loss itself. None is named while more than a tenth of the time is
-unexplained, or before enough forwards have run.
+the need is confirmed: what is not might be a loss itself. None is named before enough forwards have run, and none for
+wall time while more than a tenth of it is unexplained.
 """
 
 from __future__ import annotations
@@ -93,13 +93,17 @@ class Choice(NamedTuple):
 
 def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) -> Choice:
     """The name of a window. `standing` is what was named before: between one and two causes it has the benefit."""
-    refusal = _refusal(evidence, judged)
+    refusal = _too_early(evidence)
     if refusal is not None:
         return _nothing(refusal, is_refusal=True)
     waits, losses, needs = judged.of_kind("wait"), judged.of_kind("loss"), judged.of_kind("need")
     for finding in waits:
+        # Counted from the stamps of requests: what of the wall time is unexplained does not touch it.
         if finding.is_confirmed and (finding.share or 0.0) >= LEAST_SHARE:
             return _named(finding)
+    if judged.unexplained > MOST_UNEXPLAINED:
+        why = f"{units.percent(judged.unexplained)} of the time is unexplained, too much to name anything"
+        return _nothing(why, is_refusal=True)
     if losses and losses[0].is_confirmed and _dominates(losses, standing):
         loss = losses[0]
         doubtful = None if (loss.share or 0.0) >= LEAST_SHARE else _doubtful(judged, loss)
@@ -111,14 +115,12 @@ def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) ->
     return _needed(judged, needs, standing)
 
 
-def _refusal(evidence: Evidence, judged: Judged) -> str | None:
+def _too_early(evidence: Evidence) -> str | None:
     """Why nothing can be said at all. `None`: something can."""
     if evidence.times.wall <= 0.0:
         return "no step has run in the last seconds"
     if evidence.forwards < LEAST_FORWARDS and evidence.times.idle < MOST_IDLE * evidence.times.wall:
         return f"{units.counted(evidence.forwards, 'forward')} so far, too few to name anything"
-    if judged.unexplained > MOST_UNEXPLAINED:
-        return f"{units.percent(judged.unexplained)} of the time is unexplained, too much to name anything"
     if evidence.settling > MOST_SETTLING:
         return "the after-effects of a change are still being paid"
     return None

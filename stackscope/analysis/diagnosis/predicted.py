@@ -159,12 +159,13 @@ def facts(
     prefills = [Costed(sample, reference.terms(sample), weight) for sample, weight in mixed]
     every = _to_time((*costed, *prefills), tally.forward)
     costed, prefills = every[: len(costed)], every[len(costed) :]
-    attention, rows = _intervals(model, [sample for sample, _ in plain or mixed])
+    attention, rows, level = _intervals(model, [sample for sample, _ in plain or mixed])
     found.update(
         terms=summed([scaled(one.terms, one.weight) for one in every]),
         unknown=dict(model.unknown),
         attention_share=attention,
         rows_share=rows,
+        model_error=level.high / level.value - 1.0,
         idle_resident_ns=sum([one.weight * _idle_part(one.sample) * one.terms.resident for one in every]),
         prompt_terms=_prompt_terms(model, prefills),
         batching=_batching(tally, _fragmented(model, every)),
@@ -200,15 +201,16 @@ def _to_time(costed: Sequence[Costed], forward_ns: int) -> list[Costed]:
     return [Costed(sample, terms, weight * factor) for sample, terms, weight in costed]
 
 
-def _intervals(model: Predictor, samples: Sequence[Sample]) -> tuple[Estimate, Estimate]:
-    """Shares of a typical step that come from cached tokens, and from rows beyond the first."""
+def _intervals(model: Predictor, samples: Sequence[Sample]) -> tuple[Estimate, Estimate, Estimate]:
+    """Shares of a typical step that come from cached tokens, and from rows beyond the first; and its forward's time."""
     typical = sorted(samples, key=lambda sample: sample.forward_ns)[len(samples) // 2].shape
     fresh = tuple([(0, new) for _, new in typical.spans])
     without = msgspec.structs.replace(typical, spans=fresh, cells=sum([new for _, new in fresh]), draft=())
     single = Shape(spans=((0, 1),), outputs=1, passes=(Ubatch(1, 1),), cells=1)
     whole = msgspec.structs.replace(typical, draft=())
     drawn = model.draws([typical, whole, without, single], DRAWS)
-    return _estimate((drawn[:, 1] - drawn[:, 2]) / drawn[:, 0]), _estimate((drawn[:, 2] - drawn[:, 3]) / drawn[:, 0])
+    cached, rows = drawn[:, 1] - drawn[:, 2], drawn[:, 2] - drawn[:, 3]
+    return _estimate(cached / drawn[:, 0]), _estimate(rows / drawn[:, 0]), _estimate(drawn[:, 1])
 
 
 def _estimate(shares: Any) -> Estimate:

@@ -20,6 +20,8 @@ MEMORY: Final = ("weights", "head", "attention", "resident")
 BUSY: Final = (*FORWARD, *HOST, "sample", "draft", "shadow")
 TOLERANCE: Final = 0.03
 """A forward that takes this much longer than predicted is as predicted; the terms are scaled to fill it."""
+MOST_WRONG: Final = 0.10
+"""More than this the model's own error does not account for, however little the model is sure of."""
 
 
 class Slices:
@@ -34,6 +36,8 @@ class Slices:
             "excess": 0.0, "forward": 0.0, "rest": 0.0,
         }  # fmt: skip
         self._taken: Final[dict[str, float]] = {}
+        self.factor = 1.0
+        """Of the terms as they stand here to the predicted ones."""
         self._divide(evidence)
 
     def _divide(self, evidence: Evidence) -> None:
@@ -51,10 +55,23 @@ class Slices:
         if measured > predicted * (1.0 + TOLERANCE):
             # A machine whose undisturbed speed nobody has seen has no excess: that is all that is known of it.
             self.left["excess"] = measured - predicted
-            factor = 1.0
         else:
-            factor = measured / predicted
-        self.left.update({name: factor * getattr(terms, name) for name in FORWARD})
+            self.factor = measured / predicted
+        self.left.update({name: self.factor * getattr(terms, name) for name in FORWARD})
+
+    def allow_for_error(self, evidence: Evidence) -> None:
+        """Give the terms what is left of the excess, as far as the model may have been too low by as much: that is
+        its own error, for which there is nothing to find. To be called when what slows the machine has taken its
+        part."""
+        terms, error = evidence.terms, evidence.model_error
+        there = sum([self.left[name] for name in FORWARD])
+        if terms is None or error is None or there <= 0.0:
+            return
+        amount = min(self.left["excess"], min(error, MOST_WRONG) * terms.forward)
+        self.left["excess"] -= amount
+        self.factor *= 1.0 + amount / there
+        for name in FORWARD:
+            self.left[name] *= 1.0 + amount / there
 
     def take(self, cause: str, amount: float, names: Iterable[str]) -> float:
         """Give a cause up to `amount` out of slices, one after the other; how much it got."""
