@@ -1,9 +1,10 @@
 """How many drafted tokens are accepted here, by draft source and draft length, and how sure that is.
 
 What a length k would bring comes from rounds of length k: real ones while it is in force, else from the engine's
-shadows, which replay the drafter over the tokens that came (`records.DraftShadow`). Only where nobody replayed, from
-longer real drafts cut to k, the empirical survival: the rounds of a shorter draft begin elsewhere, so that is an
-approximation. Nothing follows from a law of acceptance, and beyond what was drafted or replayed nothing is known.
+shadows, which replay the drafter over the tokens that came (`records.DraftShadow`). Where nobody replayed, or so few
+requests that it is less sure, from longer real drafts cut to k, the empirical survival: the rounds of a shorter draft
+begin elsewhere, so that is an approximation. Nothing follows from a law of acceptance, and beyond what was drafted or
+replayed nothing is known.
 
 The figures are ratios of sums over blocks of about a second, those of the last minute counting most. Their intervals
 hold the truth nine times in ten:
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
-from math import sqrt
+from math import hypot, inf, log, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -49,6 +50,9 @@ CONFIDENCE: Final = 0.90
 _Z: Final = 1.6448536269514722
 """Quantile of the normal distribution for that confidence, two-sided."""
 _MOST_CORRELATION: Final = 0.8
+CUT_ERROR: Final = 0.04
+"""Standard deviation of ln(τ) where longer drafts were cut to a length: on public traces that strays by 0.2 to 13.5 %
+(docs/cost-model.md)."""
 
 
 class Block(NamedTuple):
@@ -237,7 +241,14 @@ class Curves:
             for length, block in self._open_blocks():
                 known = exact if length == self._longest else cut
                 known[length] = (*known.get(length, ()), block)
-        return Curve(source, cut | exact, frozenset(exact)) if cut or exact else None
+        if not (cut or exact):
+            return None
+        replays, cuts = Curve(source, exact, frozenset(exact)), Curve(source, cut, frozenset())
+        for length in exact.keys() & cut.keys():
+            # Shadows may have followed few requests by now, where all of them were drafted for.
+            if _error(cuts, length) < _error(replays, length):
+                del exact[length]
+        return Curve(source, cut | exact, frozenset(exact))
 
     def _forget(self, source: DraftKind) -> None:
         self._exact[source] = {}
@@ -316,6 +327,20 @@ def _counted(table: Mapping[tuple[int, int, int], int], at_ns: int, length: int)
             full += times
             whole += times * (kept == n)
     return Block(at_ns, rounds, covered, drafted, accepted, tokens, full, whole)
+
+
+def _error(curve: Curve, length: int) -> float:
+    """Standard deviation of ln(τ), what cutting adds included; infinite where nothing is known of this length."""
+    tokens = curve.tokens_per_round(length)
+    if tokens is None:
+        return inf
+    return hypot(log_error(tokens), 0.0 if curve.is_replayed(length) else CUT_ERROR)
+
+
+def log_error(estimate: Estimate) -> float:
+    """Standard deviation of the logarithm of a positive estimate with a 90 % interval."""
+    low = max(estimate.low, 1e-9)
+    return max(log(max(estimate.high, low) / low), 0.0) / (2 * _Z)
 
 
 class Sample(NamedTuple):

@@ -167,7 +167,9 @@ def test_another_drafter_begins_anew_and_another_model_too() -> None:
 
 def test_shadows_and_real_rounds_make_one_curve() -> None:
     curves = curves_of([round_of(3, 2)] * 20, speculation="ngram", draft_length=3)
-    curves.write(shadow(SECOND, LengthCounts(1, 30, 20, 20, 10), LengthCounts(2, 25, 20, 40, 15, 0, 20, 5)))
+    curves.write(
+        shadow(SECOND, LengthCounts(1, 3000, 2000, 2000, 1000), LengthCounts(2, 2500, 2000, 4000, 1500, 0, 2000, 500))
+    )
     curve = known(curves.curve("ngram"))
     assert [curve.is_replayed(length) for length in (1, 2, 3)] == [True] * 3
     tokens = [curve.tokens_per_round(length) for length in (1, 2, 3)]
@@ -175,6 +177,24 @@ def test_shadows_and_real_rounds_make_one_curve() -> None:
     survival = curve.survival(2)
     assert survival is not None
     assert survival.value == pytest.approx(0.25)
+
+
+def test_few_replayed_rounds_are_less_sure_than_many_real_ones_that_are_cut() -> None:
+    curves = curves_of([round_of(3, 3), round_of(3, 1)] * 500, speculation="ngram", draft_length=3)
+    curves.write(shadow(SECOND, LengthCounts(1, 15, 15, 15, 5)))
+    curve = known(curves.curve("ngram"))
+    assert not curve.is_replayed(1)
+    assert curve.is_replayed(3)
+    tokens = curve.tokens_per_round(1)
+    assert tokens is not None
+    assert tokens.value == pytest.approx(2.0)
+    for second in range(2, 20):
+        curves.write(shadow(second * SECOND, LengthCounts(1, 300, 300, 300, 180)))
+    curve = known(curves.curve("ngram"))
+    assert curve.is_replayed(1)
+    tokens = curve.tokens_per_round(1)
+    assert tokens is not None
+    assert tokens.value == pytest.approx(1.6, abs=0.01)
 
 
 def test_what_is_recent_counts_most() -> None:

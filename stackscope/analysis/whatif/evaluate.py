@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
+from stackscope.analysis.speculating import log_error
 from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.analysis.whatif import plans
 from stackscope.analysis.whatif.plans import DraftPlan, State
@@ -195,7 +196,7 @@ def _as_granted(plan: DraftPlan, made: list[list[Step]]) -> DraftPlan | str:
     tokens = plan.curve.tokens_per_round(length)
     if tokens is None:
         return "The token budget leaves shorter drafts, of a length that was not scored."
-    return plan._replace(tokens=tokens.value, error=plans.log_error(tokens))
+    return plan._replace(tokens=tokens.value, error=log_error(tokens))
 
 
 _ROWS: Final = ("plain", "plain gap", "mixed", "mixed gap", "prefill", "first")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from stackscope import units
+from stackscope.analysis.speculating import CUT_ERROR, log_error
 from stackscope.analysis.whatif.transforms import Drafting, Prompts
 from stackscope.toggles import EngineConfig
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 LOAD: Final = frozenset({"concurrency", "rate"})
 """Settings of the load, which are none of the engine's."""
-CUT_ERROR: Final = 0.04
-"""Standard deviation of ln(A) where longer drafts were cut to a length: on public traces that strays by 0.2 to 13.5 %
-(docs/cost-model.md)."""
 MOST_DRIFT: Final = 2.0
 """Factor by which what drafts win now may differ from what they won lately, before that is taken for an accident."""
 LEAST_REQUESTS: Final = 8
@@ -32,9 +30,6 @@ LEAST_ROUNDS: Final = 50
 """Counted of a draft length, before it is taken for anything."""
 _FILLING_S: Final = 60.0
 """A prefix cache that was just switched on is judged over its first minute."""
-
-_NINE_IN_TEN: Final = 1.6448536269514722
-"""Standard errors on either side of a 90 % interval."""
 
 SOURCES: Final = {"ngram": "n-gram look-up", "draft": "the draft model"}
 
@@ -139,12 +134,6 @@ def _brought_to_now(point: WorkingPoint, source: DraftKind, curve: AcceptanceCur
         return tokens.value
     factor = (point.tokens_per_round - 1.0) / (own.value - 1.0)
     return 1.0 + (tokens.value - 1.0) * min(max(factor, 1.0 / MOST_DRIFT), MOST_DRIFT)
-
-
-def log_error(estimate: Estimate) -> float:
-    """Standard deviation of the logarithm of a positive estimate with a 90 % interval."""
-    low = max(estimate.low, 1e-9)
-    return max(math.log(max(estimate.high, low) / low), 0.0) / (2 * _NINE_IN_TEN)
 
 
 def _drafts_as_recorded(before: EngineConfig, after: EngineConfig) -> bool:
