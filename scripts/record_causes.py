@@ -54,7 +54,7 @@ def chosen() -> dict[str, tuple[Scenario, Cause | None]]:
     found: dict[str, tuple[Scenario, Cause | None]] = {}
     for scenario in naming.SCENARIOS:
         if scenario.cause is not None and scenario.is_quick:
-            found[file_name(scenario.cause)] = scenario, scenario.cause
+            found[file_name(scenario.cause)] = scenario.ending_with_fault, scenario.cause
         elif scenario.name in NATURAL:
             found[file_name(NATURAL[scenario.name])] = scenario, NATURAL[scenario.name]
     return found

@@ -15,7 +15,7 @@ from stackscope.analysis.roofline import Machine, Sized, forward
 from stackscope.commands.quantities import bandwidth
 from stackscope.hardware import peaks
 from stackscope.model.ggml_types import row_bytes
-from stackscope.records import ConfigEvent, DraftShadow, StepRecord
+from stackscope.records import ConfigEvent, DraftShadow, RequestRecord, StepRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 60
 """Of a block that are checked."""
 TAU_TOLERANCE: Final = 0.015
-"""Somewhat more than the goal: shadows follow a sample of the requests."""
-LEAST_FOLLOWED: Final = 0.2
-"""Smaller samples of the tokens say little of them."""
+"""Somewhat more than the goal: a near tie may be decided otherwise where several rows are verified together."""
+LEAST_FOLLOWED: Final = 0.9
+"""Smaller samples of the requests differ from all of them by more than the tolerance: ten of sixty by 7 %."""
 HIT_TOLERANCE: Final = 0.02
 
 
@@ -188,13 +188,28 @@ def _acceptance(accounting: Accounting, seen: Seen) -> Iterator[str]:
 def _hits(accounting: Accounting, seen: Seen) -> Iterator[str]:
     """What requests found when they were first admitted is all that is spared: what they find again, they had made."""
     for recording in seen.recordings:
-        requests = [r for s in recording.stretches for r in s.requests]
-        if not requests or any(isinstance(r, ConfigEvent) and r.kind == "rebuild" for r in recording.records):
+        if any(isinstance(r, ConfigEvent) and r.kind == "rebuild" for r in recording.records):
             continue  # A rebuild empties the cache: nothing is found again.
         spared = sum(accounting.hits(r.cache) for r in recording.records if isinstance(r, StepRecord))
-        found = sum(request.hit_tokens for request in requests)
+        found = sum(_found(recording.records).values())
         if spared > found * (1 + HIT_TOLERANCE) + 64:
             yield f"{spared:,} prompt tokens spared, but requests found {found:,}"
+
+
+def _found(records: Sequence[AnyRecord]) -> dict[int, int]:
+    """Prompt tokens that each request found at first, also of those that ran when the recording ended.
+
+    Those have no record: what they found is what their first forward had in the cache.
+    """
+    found: dict[int, int] = {}
+    for record in records:
+        if isinstance(record, StepRecord):
+            for work in record.work:
+                if work.phase == "prefill":
+                    found.setdefault(work.request, work.cached)
+        elif isinstance(record, RequestRecord):
+            found[record.id] = record.hit_tokens
+    return found
 
 
 def _lengths(accounting: Accounting, seen: Seen) -> Iterator[str]:

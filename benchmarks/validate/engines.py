@@ -1,11 +1,12 @@
-"""BENCHMARK ENGINES: the real engine with one fault built in, to see whether it is found. Never used outside of this.
+"""BENCHMARK ENGINES: the real engine with one thing built in, to see whether it is found. Never used outside of this.
 
-Each begins with its fault when the environment says so: `STACKSCOPE_BENCHMARK_DELAY_MS`, from the step that begins
-`STACKSCOPE_BENCHMARK_AFTER_S` seconds after the first.
+Those with a fault begin with it when the environment says so: `STACKSCOPE_BENCHMARK_DELAY_MS`, from the step that
+begins `STACKSCOPE_BENCHMARK_AFTER_S` seconds after the first.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -82,3 +83,15 @@ class SlowScheduler(_Delayed):
     def _plan(self) -> tuple[Plan, int]:
         self.delay.spend()
         return super()._plan()
+
+
+class FollowsAll(Engine):
+    """The shadows may take what time they want, and follow every request: their counts have no error of a sample."""
+
+    def install(self, backend: Backend, config: EngineConfig) -> None:
+        super().install(backend, config)
+        shadows = self._aside.shadows
+        if shadows is not None:
+            shadows.budget.share = 1.0
+            for purse in shadows.budget.purses.values():
+                purse.balance_ns = math.inf

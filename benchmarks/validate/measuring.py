@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.validate.scenarios import Block, Scenario, fixed, visits
+from benchmarks.validate.scenarios import ENGINE, FAULTY, Block, Scenario, fixed, visits
 from stackscope.workload.spec import Length, WorkloadSpec
 
 if TYPE_CHECKING:
     from stackscope.records import DraftKind
 
-BLOCK_S: Final = 4.5
+BLOCK_S: Final = 4.0
 
 LEARNED: Final = (1, 2, 4, 8)
 HELD_OUT: Final = (3, 6)
@@ -56,6 +56,12 @@ def _toggles(name: str, toggles: tuple[dict[str, Any], ...], *, seconds: float =
     return Scenario(name=name, goal="toggles", blocks=visits(toggles, seconds), **fields)
 
 
+UNDRAFTED: Final = {"speculation": "off"}
+ONE_SLOT: Final = {"slots": 1}
+TWO_SLOTS: Final = {"slots": 2}
+FOUR_SLOTS: Final = {"slots": 4}
+
+
 # Drafts come late: shadows need time to see how they would do, and forget it with other weights.
 SCENARIOS: Final = (
     _sweep("lab", 2.5),
@@ -66,29 +72,51 @@ SCENARIOS: Final = (
         stand="lab", workload=fixed("code", 64, 160, 2), settings={"draft_length": 3},
     ),
     _toggles(
-        "toggles drafts", ({"draft_length": 1}, {"draft_length": 7}, {"speculation": "off"}),
+        "toggles lab, eight",
+        (ONE_THREAD, FOUR_SLOTS, TWO_SLOTS, KV_Q8, ONE_THREAD | FOUR_SLOTS, ONE_THREAD | TWO_SLOTS),
+        stand="lab", workload=fixed("code", 64, 160, 8), settings={"slots": 8},
+    ),
+    _toggles(
+        "toggles drafts",
+        (ONE_THREAD, UNDRAFTED, ONE_THREAD | UNDRAFTED, {"draft_length": 7}, {"draft_length": 1}),
         stand="lab", workload=fixed("code", 64, 160, 1), settings={"speculation": "draft", "draft_length": 3},
     ),
     _toggles(
-        "toggles gemma", (ONE_THREAD, KV_Q8, {"flash_attention": False}, {"slots": 2}, ONE_THREAD | {"slots": 2}),
+        "toggles small drafts", (TWO_SLOTS, UNDRAFTED, TWO_SLOTS | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
+        stand="small", workload=fixed("code", 64, 160, 4),
+        settings={"speculation": "draft", "draft_length": 3, "slots": 4},
+    ),
+    _toggles(
+        "toggles copies", (ONE_SLOT, UNDRAFTED, ONE_SLOT | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
+        stand="lab", workload=fixed("copy", 64, 160, 2),
+        settings={"speculation": "ngram", "draft_length": 3, "slots": 2},
+    ),
+    _toggles(
+        "toggles gemma", (ONE_THREAD, KV_Q8, {"flash_attention": False}, TWO_SLOTS, ONE_THREAD | TWO_SLOTS),
         stand="gemma", workload=fixed("code", 64, 96, 4), settings={"slots": 4},
     ),
     _toggles(
-        "toggles prompts", (NO_PREFIXES, SMALL_BUDGET, NO_PREFIXES | SMALL_BUDGET), stand="small",
-        workload=WorkloadSpec(
+        "toggles prompts",
+        (NO_PREFIXES, SMALL_BUDGET, ONE_THREAD, NO_PREFIXES | SMALL_BUDGET, NO_PREFIXES | ONE_THREAD),
+        stand="small", workload=WorkloadSpec(
             name="rag", concurrency=3, documents=2, shared_tokens=256, prompt_tokens=Length.fixed(24),
             output_tokens=Length.fixed(32), ignore_eos=True,
         ),
     ),
     Scenario(
         name="toggles short", goal="toggles", stand="lab", workload=fixed("code", 64, 160, 2), is_quick=True,
-        blocks=visits((ONE_THREAD, {"slots": 1}, DRAFT), BLOCK_S, rounds=1), settings={"draft_length": 3},
+        blocks=visits((ONE_THREAD, ONE_SLOT, DRAFT), BLOCK_S, rounds=1), settings={"draft_length": 3},
     ),
 )  # fmt: skip
 
 
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
 TAU_LENGTHS: Final = (1, 3, 5)
+TAU_TRAFFIC: Final = WorkloadSpec(
+    name="code", concurrency=2, requests=150, prompt_tokens=Length.fixed(96), output_tokens=Length.fixed(128),
+    ignore_eos=True,
+)  # fmt: skip
+"""Some seconds; enough for the few requests in which a near tie is decided otherwise to weigh little."""
 
 
 def tau_name(source: str, length: int) -> str:
@@ -96,30 +124,29 @@ def tau_name(source: str, length: int) -> str:
     return f"{source} drafts of {length}"
 
 
-def _followed(kind: str, length: int) -> Scenario:
-    """The same requests with drafts of one length; 0 is without, while shadows guess beside."""
-    settings: dict[str, Any] = {"speculation": kind if length else "off", "draft_length": length or 3}
-    workload = WorkloadSpec(
-        name="code", concurrency=2, requests=60, prompt_tokens=Length.fixed(96), output_tokens=Length.fixed(128),
-        ignore_eos=True,
-    )  # fmt: skip
+def _drafting(kind: str, length: int) -> Scenario:
+    """The same requests with drafts of one length."""
     return Scenario(
-        name=tau_name(kind, length) if length else WITHOUT["ngram"], goal="tau", stand="small", workload=workload,
-        settings=settings, blocks=(Block(seconds=30.0),), is_quick=length in (0, 3),
+        name=tau_name(kind, length), goal="tau", stand="small", workload=TAU_TRAFFIC, is_quick=length == 3,
+        settings={"speculation": kind, "draft_length": length}, blocks=(Block(seconds=60.0),),
     )  # fmt: skip
 
 
+def _undrafted(name: str, *, engine: str = ENGINE, workload: WorkloadSpec = TAU_TRAFFIC) -> Scenario:
+    """Without drafts, while shadows guess beside."""
+    return Scenario(
+        name=name, goal="tau", stand="small", workload=workload, settings={"draft_length": 3}, engine=engine,
+        blocks=(Block(seconds=60.0),), is_quick=workload is TAU_TRAFFIC,
+    )  # fmt: skip
+
+
+FOLLOWED: Final = "no drafts, all followed"
+"""The requests of the sessions with drafts, each of them followed by both shadows."""
 WITHOUT: Final[dict[DraftKind, str]] = {"ngram": "no drafts", "draft": "no drafts, longer"}
-"""By source, the session in which shadows guess: a hundredth of the time is theirs, which is little for a model."""
+"""By source, the session in which shadows have the time that they have: a hundredth, which is little for a model."""
 TAU: Final = (
-    _followed("ngram", 0),
-    Scenario(
-        name=WITHOUT["draft"],
-        goal="tau",
-        stand="small",
-        settings={"draft_length": 3},
-        blocks=(Block(seconds=60.0),),
-        workload=fixed("code", 96, 128, 2),
-    ),
-    *(_followed(kind, length) for kind in SOURCES for length in TAU_LENGTHS),
+    _undrafted(FOLLOWED, engine=FAULTY + "FollowsAll"),
+    _undrafted(WITHOUT["ngram"]),
+    _undrafted(WITHOUT["draft"], workload=fixed("code", 96, 128, 2)),
+    *(_drafting(kind, length) for kind in SOURCES for length in TAU_LENGTHS),
 )

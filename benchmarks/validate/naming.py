@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.validate.scenarios import FAULTY, Block, Fault, Scenario, calm_then, fixed, steady
+from benchmarks.validate.scenarios import FAULTY, Block, Fault, Scenario, between, calm_then, fixed, steady
 from stackscope.workload.spec import Length, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _doses(
 
 
 def _neighbour(stand: Stand, kind: Neighbour, duty: float, **settings: Any) -> dict[str, Any]:
-    blocks = calm_then(CALM_S, FAULT_S, fault=Fault(kind, duty))
+    blocks = between(CALM_S, FAULT_S, Fault(kind, duty))
     return {"stand": stand, "settings": settings, "blocks": blocks}
 
 

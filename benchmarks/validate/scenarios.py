@@ -77,6 +77,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         return sum(block.seconds for block in self.blocks)
 
     @property
+    def fault_block(self) -> int:
+        """The block that the scenario is about: the one with a fault, else the last."""
+        return next((number for number, block in enumerate(self.blocks) if block.fault is not None), -1)
+
+    @property
+    def ending_with_fault(self) -> Scenario:
+        """The same without what comes after that block."""
+        return msgspec.structs.replace(self, blocks=self.blocks[: range(len(self.blocks))[self.fault_block] + 1])
+
+    @property
+    def has_control(self) -> bool:
+        """Other blocks differ from that one by the fault alone, so that they say what the fault took."""
+        return len(self.blocks) > 1 and (self.blocks[self.fault_block].fault is not None or self.delay_ms > 0)
+
+    @property
     def is_placebo(self) -> bool:
         return self.goal == "naming" and self.cause is None
 
@@ -89,6 +104,11 @@ def steady(seconds: float, **changes: Any) -> tuple[Block, ...]:
 def calm_then(calm: float, seconds: float, **changes: Any) -> tuple[Block, ...]:
     """A block without the fault, for reference, and one with it."""
     return Block(seconds=calm), Block(seconds=seconds, **changes)
+
+
+def between(calm: float, seconds: float, fault: Fault) -> tuple[Block, ...]:
+    """A block with the fault between two without, so that what drifts does not count for it."""
+    return Block(seconds=calm), Block(seconds=seconds, fault=fault), Block(seconds=calm)
 
 
 def visits(toggles: Sequence[dict[str, Any]], seconds: float, *, rounds: int = 2) -> tuple[Block, ...]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scipy import stats
 
 from benchmarks.validate.figures import HEALTHY, Named
 from benchmarks.validate.scenarios import NATURAL
@@ -13,12 +17,17 @@ from stackscope.records import StepRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.validate.reading import Recording
+    from benchmarks.validate.reading import Recording, Stretch
     from benchmarks.validate.scenarios import Scenario
     from stackscope.records import AnyRecord, Cause
 
 LOOK_NS: Final = 500_000_000
 """How often the live screen asks."""
+PIECE_NS: Final = 400_000_000
+"""Of a block, for how its speed strays."""
+LEAST_PIECES: Final = 4
+LEAST_SHARE: Final = 0.10
+"""Of the time, that a fault has to take before it has to be named: the lead that a name needs."""
 JUDGED_NS: Final = 2_500_000_000
 """The last part of a recording, whose names count."""
 
@@ -30,14 +39,23 @@ class Verdict(NamedTuple):
     share: float | None
 
 
-def named(records: Sequence[AnyRecord]) -> Verdict:
-    """The name that stood longest in the last seconds of a recording, which is all that is looked at."""
-    ends_ns = max((record.end_ns for record in records if isinstance(record, StepRecord)), default=0)
+def named(records: Sequence[AnyRecord], ends_ns: int | None = None) -> Verdict:
+    """The name that stood longest in the last seconds before an instant, which is all that is looked at. `None`: before
+    the end."""
+    if ends_ns is None:
+        ends_ns = max((record.end_ns for record in records if isinstance(record, StepRecord)), default=0)
     late = [one for one in namings(records, LOOK_NS) if ends_ns - JUDGED_NS <= one.at_ns <= ends_ns]
     if not late:
         return Verdict(None, None)
     name = Counter(one.name for one in late).most_common(1)[0][0]
     return Verdict(name, next(one.share for one in reversed(late) if one.name == name))
+
+
+def verdict(scenario: Scenario, recording: Recording) -> Verdict:
+    """What was named at the end of the block that the scenario is about."""
+    if len(recording.stretches) != len(scenario.blocks):
+        return named(recording.records)
+    return named(recording.records, recording.stretches[scenario.fault_block].ends_ns)
 
 
 def judged(scenario: Scenario, name: Cause | None) -> Named:
@@ -48,12 +66,52 @@ def judged(scenario: Scenario, name: Cause | None) -> Named:
     return Named(truth, HEALTHY if name is None or name in NATURAL else name)
 
 
-def slow_down(recording: Recording) -> float | None:
-    """Speed before ÷ speed with the fault. `None`: there is no block without it."""
-    if len(recording.stretches) < 2:
+def slow_down(scenario: Scenario, recording: Recording) -> float | None:
+    """Speed without ÷ speed with the fault. `None`: there is no control, or nothing ran in it."""
+    controls, affected = _apart(scenario, recording)
+    speeds = [control.tokens_per_s for control in controls]
+    known = [speed for speed in speeds if speed]
+    if affected is None or not affected.tokens_per_s or not known or len(known) < len(speeds):
         return None
-    before, after = recording.stretches[0].tokens_per_s, recording.stretches[-1].tokens_per_s
-    return before / after if before and after else None
+    return math.exp(fmean(map(math.log, known))) / affected.tokens_per_s
+
+
+def _apart(scenario: Scenario, recording: Recording) -> tuple[list[Stretch], Stretch | None]:
+    """The blocks without the fault, and the one with it."""
+    blocks = recording.stretches
+    if not scenario.has_control or len(blocks) < 2:
+        return [], None
+    number = range(len(scenario.blocks))[scenario.fault_block]
+    if number >= len(blocks):
+        return [], None
+    return [one for one in blocks if one.number != number], blocks[number]
+
+
+def did_too_little(scenario: Scenario, recording: Recording) -> bool:
+    """Whether the control shows that the fault took less than a tenth of the time, which no name needs: the whole
+    interval of 95 % of what it slowed down by lies below. Without a control nothing shows it."""
+    controls, affected = _apart(scenario, recording)
+    if affected is None or scenario.cause is None:
+        return False
+    without, under = [one for block in controls for one in _log_speeds(block)], _log_speeds(affected)
+    if min(len(without), len(under)) < LEAST_PIECES:
+        return False
+    error = math.sqrt(sum(variance(some) / len(some) for some in (without, under)))
+    reach = float(stats.t.ppf(0.975, min(len(without), len(under)) - 1)) * error
+    return fmean(without) - fmean(under) + reach < -math.log(1.0 - LEAST_SHARE)
+
+
+def _log_speeds(stretch: Stretch) -> list[float]:
+    """Logarithms of tokens per second in pieces of a block."""
+    found: list[float] = []
+    begins_ns, tokens = (stretch.steps[0].start_ns if stretch.steps else 0), 0
+    for step in stretch.steps:
+        tokens += step.emitted
+        if step.end_ns - begins_ns >= PIECE_NS:
+            if tokens > 0:
+                found.append(math.log(tokens / (step.end_ns - begins_ns)))
+            begins_ns, tokens = step.end_ns, 0
+    return found
 
 
 def always_memory(_: Recording) -> Cause:

@@ -8,7 +8,7 @@ from stackscope.analysis.roofline import tokens_per_forward
 from stackscope.records import DraftShadow, StepRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stackscope.records import AnyRecord, DraftKind
 
@@ -82,3 +82,9 @@ def geometric(seen: Rounds, length: int) -> float | None:
 def error(expected: float | None, measured: float | None) -> float | None:
     """Relative error. `None`: one of them is not known."""
     return None if expected is None or not measured else abs(expected / measured - 1.0)
+
+
+def errors(tried: Mapping[int, Sequence[AnyRecord]], expected: Mapping[int, float | None]) -> list[float]:
+    """Relative errors of what was expected of draft lengths, beside what they brought; unknown ones left out."""
+    found = [error(value, happened(tried[length]).tau) for length, value in expected.items()]
+    return [one for one in found if one is not None]
