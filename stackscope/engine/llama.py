@@ -36,6 +36,9 @@ GGML_TYPES: Final = {
 }  # fmt: skip
 SPLIT_MODES: Final = {"none": 0, "layer": 1, "row": 2, "tensor": 3}
 
+PLAIN_ROPES: Final = (-1, 0, 2)
+"""Rotary embeddings with one position per token: none, adjacent pairs, halves."""
+
 _DEFAULTS: Final[dict[str, dict[str, object]]] = {
     "context": {
         "n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "n_outputs_max": 0, "flash_attn_type": -1,
@@ -330,6 +333,17 @@ class Context:
         if not self.size.is_unified and (start, stop) != (-1, -1):
             raise EngineError("With split KV only a whole sequence can be copied.")
         _seq_cp(self._memory, source, target, start, stop)
+
+    @property
+    def can_shift(self) -> bool:
+        """Whether positions can be moved: not where a token has several, where the library asserts."""
+        is_plain = int(low.llama_model_rope_type(self.model.handle)) in PLAIN_ROPES
+        return is_plain and bool(low.llama_memory_can_shift(self._memory))
+
+    def shift(self, sequence: int, by: int) -> None:
+        """Move all positions of a sequence; its keys are turned before the next forward. `can_shift` has to hold."""
+        self._check(sequence)
+        low.llama_memory_seq_add(self._memory, sequence, 0, -1, by)
 
     def clear(self) -> None:
         low.llama_memory_clear(self._memory, False)

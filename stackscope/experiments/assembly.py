@@ -9,7 +9,16 @@ import msgspec
 from stackscope.analysis.ledger import Ledger
 from stackscope.experiments import samples
 from stackscope.records import DraftForward
-from stackscope.records.ceilings import Ceiling, Ceilings, ForwardTime, Handoff, Measured, ReadRate, TypeRate
+from stackscope.records.ceilings import (
+    Ceiling,
+    Ceilings,
+    ForwardTime,
+    Handoff,
+    Measured,
+    OtherCache,
+    ReadRate,
+    TypeRate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
     from stackscope.analysis.account import Account
     from stackscope.experiments.protocol import Findings, Item, Kind, Series
     from stackscope.records import ModelSummary
-    from stackscope.records.ceilings import Conditions
+    from stackscope.records.ceilings import CacheKind, Conditions
 
 
 class Occasion(NamedTuple):
@@ -64,6 +73,7 @@ def assemble(findings: Findings, occasion: Occasion) -> Ceilings:
         types=kinds,
         forwards=times,
         contexts=forwards(findings, "context"),
+        other_caches=other_caches(findings),
         context_ns_per_token=depth.ns_per_token,
         kv_read_bytes_per_s=depth.read_bytes_per_s,
         fixed_ns=fixed_ns,
@@ -125,19 +135,27 @@ def types(findings: Findings) -> tuple[TypeRate, ...]:
     return tuple(found.values())
 
 
-def forwards(findings: Findings, kind: Kind) -> tuple[ForwardTime, ...]:
-    """Forward times of a kind, by depth, rows and outputs."""
+def forwards(findings: Findings, kind: Kind, cache: CacheKind | None = None) -> tuple[ForwardTime, ...]:
+    """Forward times of a kind, by depth, rows and outputs; `cache` is another than the configured one."""
     found = [
         ForwardTime(
             rows=series.item.rows,
             sequences=series.item.sequences,
             outputs=series.item.outputs,
             cached=series.item.cached,
+            others=series.item.others,
             ns=samples.duration(series.samples),
         )
         for series in _named(findings, kind)
+        if series.item.cache == cache
     ]
-    return tuple(sorted(found, key=lambda time: (time.cached, time.rows, -time.outputs)))
+    return tuple(sorted(found, key=lambda time: (time.cached, time.rows, -time.outputs, time.others)))
+
+
+def other_caches(findings: Findings) -> tuple[OtherCache, ...]:
+    """What was measured with other kinds of cache, in the order in which they were tried."""
+    kinds = dict.fromkeys(series.item.cache for series in _named(findings, "context"))
+    return tuple(OtherCache(kind=kind, contexts=forwards(findings, "context", kind)) for kind in kinds if kind)
 
 
 def handoff(findings: Findings) -> Handoff | None:
@@ -167,7 +185,8 @@ def cost_of_depth(findings: Findings, ledger: Ledger) -> Depth:
 
     Each round of samples, one at every depth, gives a slope; a token of full attention is priced by it.
     """
-    series = _named(findings, "context")
+    items = _named(findings, "context")
+    series = [s for s in items if (s.item.rows, s.item.others, s.item.cache) == (1, 0, None)]
     read = [priced(_forward(each.item), ledger).exact.kv_read for each in series]
     rounds = min((len(each.samples) for each in series), default=0)
     fitted = (samples.slope(read, [each.samples[nth].ns for each in series]) for nth in range(rounds))

@@ -18,6 +18,8 @@ from stackscope.errors import EngineError
 from stackscope.experiments import protocol, stages
 from stackscope.experiments.apart import serve
 from stackscope.experiments.assembly import weight_bytes
+from stackscope.experiments.caches import caches
+from stackscope.experiments.depths import depths
 from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards, too_many
 from stackscope.experiments.reading import Sets, products, reads
 from stackscope.model.spec import load_spec
@@ -36,7 +38,7 @@ class Reporter:
 
     def __init__(self, say: Callable[[protocol.AnyMessage], None], budget: protocol.Budget) -> None:
         self._say = say
-        self._total_ns = (budget.curves_s + budget.contexts_s + budget.rebuilds_s) * 1e9
+        self._total_ns = (budget.curves_s + budget.contexts_s + budget.caches_s + budget.rebuilds_s) * 1e9
         self._begun_ns = time.monotonic_ns()
         self._said_ns = 0
 
@@ -64,10 +66,13 @@ def measure(task: protocol.Task, say: Callable[[protocol.AnyMessage], None]) -> 
     for rows in too_many(backend.target):
         log.unknown[f"forward of {rows}"] = "the context holds fewer tokens"
     if backend.trim_refusal is None:
-        stages.depths(backend.target, sampler, log, task.budget, report)
+        depths(backend.target, sampler, log, task.budget, report)
     else:
         log.unknown["context"] = log.unknown["hand-off"] = backend.trim_refusal
-    backend = stages.rebuilds(backend, sampler, log, task.budget, report)
+    config = backend.config
+    if task.budget.caches_s > 0.0:
+        backend = caches(backend, sampler, log, task.budget, report)
+    backend = stages.rebuilds(backend, config, sampler, log, task.budget, report)
     return protocol.Findings(
         library=library_description(),
         threads=threads,

@@ -100,15 +100,18 @@ class TimedForward:
         return taken_ns
 
 
-def forward(context: Context, rows: int, *, sequences: int = 1, outputs: int = 0, start: int = 0) -> int:
+def forward(
+    context: Context, rows: int, *, sequences: int = 1, outputs: int = 0, start: int = 0, first: int = 0
+) -> int:
     """Run a forward and time it, in nanoseconds; the last `outputs` rows have logits.
 
-    Each sequence gets the same number of rows, from position `start` on. Raises `EngineError` when it does not run.
+    Each sequence, from `first` on, gets the same number of rows, from position `start` on. Raises `EngineError` when it
+    does not run.
     """
     batch, each = context.batch, rows // sequences
     batch.token[:rows] = FIRST_TOKENS + np.arange(rows) % max(1, context.model.n_vocab - FIRST_TOKENS)
     batch.position[:rows] = start + np.arange(rows) % each
-    batch.sequence[:rows] = np.arange(rows) // each
+    batch.sequence[:rows] = first + np.arange(rows) // each
     batch.output[:rows] = 0
     batch.output[rows - outputs : rows] = 1
     begun_ns = time.perf_counter_ns()

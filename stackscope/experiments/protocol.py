@@ -9,6 +9,7 @@ import msgspec
 from stackscope.experiments.apart import Refused
 from stackscope.experiments.samples import Sample
 from stackscope.records import ModelSummary
+from stackscope.records.ceilings import CacheKind
 from stackscope.toggles import EngineConfig
 
 Kind: TypeAlias = Literal["read", "product", "forward", "context", "draft", "save", "load state", "rebuild", "load"]
@@ -23,16 +24,18 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     curves_s: float
     """Reading, products and forwards at empty contexts."""
     contexts_s: float
-    """Filling a context and forwards at its depth."""
+    """Filling a context and forwards at its depths."""
     rebuilds_s: float
+    caches_s: float = 0.0
+    """The same with other types of KV cache, and the other way of attention."""
     most: int
     """Samples of anything at most."""
     is_full: bool = False
     """Every row count with all outputs and with one, and deeper contexts."""
 
 
-QUICK: Final = Budget(curves_s=10.5, contexts_s=4.0, rebuilds_s=1.5, most=9)
-FULL: Final = Budget(curves_s=90.0, contexts_s=60.0, rebuilds_s=10.0, most=15, is_full=True)
+QUICK: Final = Budget(curves_s=8.5, contexts_s=4.0, caches_s=3.0, rebuilds_s=0.8, most=9)
+FULL: Final = Budget(curves_s=90.0, contexts_s=40.0, caches_s=20.0, rebuilds_s=10.0, most=15, is_full=True)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sequences: int = 0
     outputs: int = 0
     cached: int = 0
+    others: int = 0
+    """Cells of other sequences."""
+    cache: CacheKind | None = None
+    """How keys and values are kept. `None`: as configured."""
     type: str = ""
     place: Literal["memory", "cache"] = "memory"
     bytes: int = 0

@@ -1,50 +1,26 @@
-"""The stages of a calibration, each within its own time: curves, depths of context, rebuilds."""
+"""The stages of a calibration, each within its own time: curves and rebuilds. `depths` and `caches` are the others."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from stackscope import units
 from stackscope.cgroups import available_memory
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import Model
-from stackscope.experiments.measurements import BLOCK_NS, forward
+from stackscope.experiments.depths import OVERTIME
 from stackscope.experiments.protocol import Item, Series
 from stackscope.experiments.samples import Sample, interleaved, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from stackscope.engine.llama import Context
     from stackscope.experiments.measurements import Measurement, Sampler
     from stackscope.experiments.protocol import Budget
-
-OVERTIME: Final = 1.3
-"""A stage that takes longer than its time by this factor ends: something has begun to disturb it."""
+    from stackscope.toggles import EngineConfig
 
 SMALL_SHARE: Final = 0.02
 """What takes less than this of a stage's time is measured once even when there is none left."""
-
-FILL_SHARE: Final = 0.7
-"""Of the time for depths of context, what filling it may take."""
-
-CHUNK: Final = 512
-"""Tokens by which a context is filled."""
-
-DEEPEST: Final = {False: 4096, True: 16_384}
-"""Cached tokens to go to at most, by whether the calibration is a full one."""
-
-ROUND: Final = 64
-"""Depths are multiples of this where there is room."""
-
-VISIT_NS: Final = 150_000_000
-"""How long to stay at a depth, each time that it is reached: on the way down and on the way up."""
-
-FEWEST_PER_VISIT, MOST_PER_VISIT = 3, 8
-
-HANDOFFS: Final = 5
 
 ROOM: Final = 1.2
 """Memory that loading a model once more needs, in lengths of its file: repacked weights have buffers of their own."""
@@ -64,6 +40,17 @@ class Log:
         """What it took last. `None`: it was not measured."""
         samples = self._samples.get(item)
         return samples[-1].ns if samples else None
+
+    def has(self, kind: str) -> bool:
+        """Whether anything of a kind was measured."""
+        return any(item.kind == kind for item in self._samples)
+
+    def forward_ns(self, rows: int) -> float | None:
+        """What a forward of so many rows took last, at empty contexts. `None`: it was not measured."""
+        return next(
+            (samples[-1].ns for item, samples in self._samples.items() if (item.kind, item.rows) == ("forward", rows)),
+            None,
+        )
 
     def row_ns(self) -> float | None:
         """What a row takes in the forward of most rows. `None`: there was no forward."""
@@ -132,82 +119,10 @@ def described(item: Item) -> str:
             return f"forward of {item.rows}{outputs}"
 
 
-def depths(context: Context, sampler: Sampler, log: Log, budget: Budget, progress: Callable[[str], None]) -> None:
-    """One-row forwards at growing depths of a context and on the way back, and handing its state over at the deepest.
-
-    The memory must be able to forget the end of a sequence.
-    """
-    begun_ns, fill_ns = sampler.now(), FILL_SHARE * budget.contexts_s * 1e9
-    last = min(context.size.n_ctx_seq - 1, DEEPEST[budget.is_full])
-    chunk = chunk_of(log.row_ns(), fill_ns, last=min(last, 2 * context.size.n_batch))
-    visited = [0]
-    n_samples = _visit(context, 0, sampler, log)
-    cost_ns = 0
-    while chunk > 0 and visited[-1] + chunk <= last:
-        progress(f"context of {visited[-1] + chunk}")
-        if len(visited) > 1 and sampler.now() - begun_ns + cost_ns > fill_ns:
-            break
-        cost_ns = forward(context, chunk, start=visited[-1])
-        visited.append(visited[-1] + chunk)
-        _visit(context, visited[-1], sampler, log, n_samples=n_samples)
-    _hand_over(context, visited[-1], sampler, log)
-    for depth in reversed(visited):
-        context.remove(0, depth)
-        _visit(context, depth, sampler, log, n_samples=n_samples)
-    context.clear()
-
-
-def chunk_of(row_ns: float | None, fill_ns: float, *, last: int) -> int:
-    """Tokens by which to fill a context so that there is time for two depths; 0: there is not even for a small one.
-
-    `row_ns` is what a row of a long forward takes, and `last` the deepest there is room for.
-    """
-    possible = last if row_ns is None else min(last, int(fill_ns / row_ns))
-    chunk = min(CHUNK, possible // 2)
-    return chunk // ROUND * ROUND if chunk >= ROUND else chunk if possible == last else 0
-
-
-def _visit(context: Context, depth: int, sampler: Sampler, log: Log, *, n_samples: int | None = None) -> int:
-    """Time one-row forwards at a depth; how many samples were taken, which is the same at all depths."""
-
-    def run() -> int:
-        taken_ns = forward(context, 1, outputs=1, start=depth)
-        context.remove(0, depth)
-        return taken_ns
-
-    item = Item(kind="context", rows=1, sequences=1, outputs=1, cached=depth)
-    cost_ns = run()
-    if n_samples is None:
-        n_samples = min(max(round(VISIT_NS / max(cost_ns, BLOCK_NS)), FEWEST_PER_VISIT), MOST_PER_VISIT)
-    for _ in range(n_samples):
-        log.add(item, sampler.take(run, cost_ns))
-    return n_samples
-
-
-def _hand_over(context: Context, tokens: int, sampler: Sampler, log: Log) -> None:
-    """Save the state of sequence 0 and load it into another, in memory."""
-    if tokens == 0:
-        log.unknown["hand-off"] = "there was no time to fill a context"
-        return
-    if context.size.n_seq_max < 2 or (context.size.is_unified and context.n_ctx < 2 * tokens):
-        log.unknown["hand-off"] = "the context has no room for the state of a second sequence; give a larger --context"
-        return
-    state = np.empty(context.state_bytes(0), np.uint8)
-    save = Item(kind="save", cached=tokens, bytes=state.nbytes)
-    load = Item(kind="load state", cached=tokens, bytes=state.nbytes)
-    context.save_state(0, state)
-    for _ in range(HANDOFFS):
-        begun_ns = sampler.now()
-        context.save_state(0, state)
-        saved_ns = sampler.now()
-        context.load_state(1, state)
-        loaded_ns = sampler.now()
-        context.remove(1, 0)
-        log.add(save, Sample(saved_ns - begun_ns))
-        log.add(load, Sample(loaded_ns - saved_ns))
-
-
-def rebuilds(backend: Backend, sampler: Sampler, log: Log, budget: Budget, progress: Callable[[str], None]) -> Backend:
+def rebuilds(
+    backend: Backend, config: EngineConfig, sampler: Sampler, log: Log, budget: Budget,
+    progress: Callable[[str], None],
+) -> Backend:  # fmt: skip
     """Make the contexts anew, as a change of their type does, and load the target once more; the last backend."""
     begun_ns = sampler.now()
     path = backend.model.path
@@ -218,11 +133,11 @@ def rebuilds(backend: Backend, sampler: Sampler, log: Log, budget: Budget, progr
         progress("rebuild")
         sample_ns = sampler.now()
         backend.close_contexts()
-        backend = Backend(backend.config, backend.abort, progress=lambda _path, _done: None, previous=backend)
+        backend = Backend(config, backend.abort, progress=lambda _path, _done: None, previous=backend)
         log.add(Item(kind="rebuild"), Sample(sampler.now() - sample_ns))
         if has_room:
             load_ns = sampler.now()
-            model = Model(path, backend.config)
+            model = Model(path, config)
             log.add(Item(kind="load"), Sample(sampler.now() - load_ns))
             model.close()
         spent_ns = sampler.now() - begun_ns

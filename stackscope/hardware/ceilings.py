@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stackscope.toggles import EngineConfig
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Changes whenever what is measured, or how, does: older files are then as good as none."""
 
 OLD_NS: Final = 90 * 86_400 * 10**9

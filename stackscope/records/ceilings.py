@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from stackscope.toggles import KvType
+
 if TYPE_CHECKING:
     from stackscope.toggles import EngineConfig
 
@@ -55,12 +57,41 @@ class ForwardTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     sequences: int
     outputs: int
     cached: int = 0
+    others: int = 0
+    """Cells that other sequences occupied."""
     ns: Measured
+
+    @property
+    def cells(self) -> int:
+        """Occupied cells of the cache at the end."""
+        return self.sequences * self.cached + self.rows + self.others
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """(cached, new) tokens of each sequence, as the ledger takes them."""
         return ((self.cached, self.rows // self.sequences),) * self.sequences
+
+
+class CacheKind(msgspec.Struct, frozen=True, kw_only=True):
+    """How keys and values are kept, and gone through."""
+
+    kv_type_k: KvType
+    kv_type_v: KvType
+    flash_attention: bool
+
+    @property
+    def described(self) -> str:
+        """In words."""
+        types = self.kv_type_k if self.kv_type_k == self.kv_type_v else f"{self.kv_type_k}/{self.kv_type_v}"
+        return f"KV in {types}" if self.flash_attention else f"KV in {types}, attention not fused"
+
+
+class OtherCache(msgspec.Struct, frozen=True, kw_only=True):
+    """Forwards of the same model with another kind of cache."""
+
+    kind: CacheKind
+    contexts: tuple[ForwardTime, ...]
+    """Of few rows, by cached tokens."""
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -169,7 +200,8 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """At empty contexts, by rows. Up to the rows that a batch of decodes can have, every row has an output; those with
     one output are prefills."""
     contexts: tuple[ForwardTime, ...] = ()
-    """Of one row, by cached tokens."""
+    """Of few rows, by cached tokens; those of an empty sequence with `others` passed over cells of another one."""
+    other_caches: tuple[OtherCache, ...] = ()
     context_ns_per_token: Measured | None = None
     """What each cached token of full attention adds to the forward of one row."""
     kv_read_bytes_per_s: Measured | None = None

@@ -12,7 +12,7 @@ from stackscope.experiments import assembly
 from stackscope.experiments.protocol import Findings, Item, Series
 from stackscope.experiments.samples import Sample
 from stackscope.records import LayerSummary
-from stackscope.records.ceilings import ForwardTime, Measured
+from stackscope.records.ceilings import CacheKind, ForwardTime, Measured
 from tests.analysis_builders import dense_model
 from tests.unit.ceilings_builders import conditions
 
@@ -88,6 +88,26 @@ def test_a_cached_token_costs_what_the_slope_says() -> None:
     assert depth.ns_per_token.value == pytest.approx(3.3)
     assert depth.read_bytes_per_s.value == pytest.approx(KV_ROW * (1 / 3 + 1 / 3.6) / 2 * 1e9)
     assert depth.why_not is None
+
+
+def test_other_shapes_and_caches_stay_out_of_the_slope_and_apart() -> None:
+    kind = CacheKind(kv_type_k="q8_0", kv_type_v="q8_0", flash_attention=True)
+    one = {"rows": 1, "sequences": 1, "outputs": 1}
+    four = {"rows": 4, "sequences": 1, "outputs": 4}
+    found = findings(
+        series("context", 1_000, **one), series("context", 3_000, **one, cached=1000),
+        series("context", 9_000, **four, cached=1000), series("context", 5_000, **one, others=4000),
+        series("context", 8_000, **one, cached=1000, cache=kind),
+    )  # fmt: skip
+    slope = assembly.cost_of_depth(found, Ledger(MODEL)).ns_per_token
+    assert slope is not None
+    assert slope.value == pytest.approx(2)
+    contexts = assembly.forwards(found, "context")
+    assert [(time.rows, time.cached, time.others, time.cells) for time in contexts] == [
+        (1, 0, 0, 1), (1, 0, 4000, 4001), (1, 1000, 0, 1001), (4, 1000, 0, 1004)
+    ]  # fmt: skip
+    [other] = assembly.other_caches(found)
+    assert (other.kind, [time.ns.value for time in other.contexts]) == (kind, [8_000])
 
 
 def test_windows_end_the_slope_where_the_ledger_says() -> None:

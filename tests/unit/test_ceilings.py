@@ -123,7 +123,7 @@ def test_a_damaged_file_is_one_sentence_and_measured_again(damage: Callable[[byt
 def test_files_of_another_format_count_as_none() -> None:
     cache.store(ceilings())
     path = cache.file_of(conditions())
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 0'))
+    path.write_bytes(path.read_bytes().replace(f'"format": {cache.FORMAT}'.encode(), b'"format": 0'))
     assert cache.load(conditions()) == cache.Found(None)
 
 

@@ -97,30 +97,14 @@ def test_a_machine_that_turns_slow_does_not_keep_anybody_waiting() -> None:
     assert clock.ns < 4 * SECOND
 
 
-@pytest.mark.parametrize(
-    ("row_ns", "fill_ns", "last", "chunk"),
-    [
-        (1e6, 2e9, 4095, 512),  # 2,000 tokens in time
-        (3.3e6, 2.8e9, 4095, 384),  # 848: twice 384
-        (1e8, 2.8e9, 4095, 0),  # 28: not even 64
-        (1e6, 2e9, 255, 64),
-        (1e6, 2e9, 100, 50),  # all there is room for
-        (None, 2e9, 4095, 512),
-        (1e6, 2e9, 1, 0),
-    ],
-)
-def test_a_context_is_filled_by_what_there_is_time_for(
-    row_ns: float | None, fill_ns: float, last: int, chunk: int
-) -> None:
-    assert stages.chunk_of(row_ns, fill_ns, last=last) == chunk
-
-
 def test_a_row_is_priced_by_the_longest_forward() -> None:
     clock, log = Clock(), stages.Log()
     assert log.row_ns() is None
     for made in (Made(clock, 64, 6_400), Made(clock, 512, 25_600), Made(clock, 900, 5, "draft")):
         log.add(made.item, Sampler(clock).first(made.run))
     assert log.row_ns() == 50
+    assert (log.forward_ns(64), log.forward_ns(900)) == (6_400, None)
+    assert (log.has("draft"), log.has("context")) == (True, False)
 
 
 @pytest.mark.parametrize(
