@@ -102,6 +102,15 @@ class TestKnownAnswers:
 
 
 class TestSawTooth:
+    def test_two_rows_may_take_less_time_than_one(self) -> None:
+        """Where one row has a slower kernel of its own: a quarter longer than reading takes."""
+        machine = Machine(alone=0.25, single_flops=500e9)
+        model = fitted(machine, [], machine.calibrated())
+        for rows in (1, 2, 3, 4):
+            assert model.terms(rows_shape(rows)).forward == pytest.approx(machine.rows_ns(rows), rel=0.02)
+        assert machine.rows_ns(1) > 1.1 * machine.rows_ns(2)
+        assert model.terms(one_row(0)).compute == 0.0
+
     @pytest.mark.parametrize("rows", [7, 9, 10, 11])
     def test_rows_between_the_measured_ones_follow_the_kernel(self, rows: int) -> None:
         machine = Machine(single_flops=15e9)

@@ -44,6 +44,7 @@ class TestColumns:
         found = row_of(((100, 1),), (Ubatch(1, 1),), cells=101)
         assert found == pytest.approx({
             "weights/weights": 1.0, "fixed.forward/fixed": 1.0, "fixed.pass/fixed": 1.0, "head.1/head": 1.0,
+            "body.alone/weights": 1.0, "head.alone/head": 1.0,
             "pair.row/attention": 101 * 8192 / 1e6, "scan.row/attention": 32 * 256 / 1e6,
         })  # fmt: skip
 
@@ -92,6 +93,19 @@ class TestColumns:
         assert whole["pair.row/attention"] == cut["pair.row/attention"] == pytest.approx(2 * 512 * 8192 / 1e6)
         assert whole["scan.row/attention"] == pytest.approx(2 * 32 * 2048 / 1e6)
         assert cut["scan.row/attention"] == pytest.approx(2 * 32 * 768 / 1e6)
+
+    def test_the_slowest_of_the_threads_that_share_a_row_counts(self) -> None:
+        """2,001 cells of 2,048: the first thread has 1,024 of them. Of a window's 512 cells, the second one has all."""
+        config = msgspec.structs.replace(CONFIG, threads=2)
+        for window, cells in ((None, 2048), (512, 1024)):
+            model = make_model(layers=(msgspec.structs.replace(LAYER, window=window),) * 4)
+            found = ForwardDesign(Ledger(model), config, is_gpu=False).row(((2000, 1),), (Ubatch(1, 1),))
+            pairs = by_parameter(COLUMNS, [found])[0][COLUMNS.parameters.index("pair.split")]
+            assert pairs == pytest.approx((cells - 256) * 8192 / 1e6)
+
+    def test_attention_that_is_not_fused_multiplies_long_pieces_of_prompts_by_matrices(self) -> None:
+        assert "pair.tile/attention" in row_of(((0, 64),), (Ubatch(64, 1),), flash_attention=False)
+        assert "pair.row/attention" in row_of(((900, 1),), (Ubatch(1, 1),), flash_attention=False)
 
     def test_more_rows_wake_more_experts(self) -> None:
         """8 experts of which 2 are used: one row wakes 2, two rows 3.5 (equation 3)."""
@@ -203,6 +217,19 @@ def test_products_in_pieces_are_products(n: int, k: int, m: int) -> None:
     np.testing.assert_allclose(multiplied(left, right), left @ right, atol=1e-8 * k)
     if k < 1000:
         np.testing.assert_allclose(squared(left), left.T @ left, atol=1e-8 * n)
+
+
+def test_a_second_session_goes_on_with_what_the_first_one_taught() -> None:
+    """Its ledgers are others, of the same model."""
+    machine, slow = Machine(), Machine(fixed_ns=2_000_000.0)
+    fit = Fit(machine.calibrated())
+    fit.begin(CONFIG, machine.pricing)
+    fit.add(slow.traffic(100))
+    fit.begin(CONFIG, Machine().pricing)
+    model = fit.model()
+    assert model is not None
+    shape = Shape(((100, 4),), 4, (Ubatch(4, 4),))
+    assert model.terms(shape).forward == pytest.approx(slow.rows_ns(4, 100), rel=0.05)
 
 
 def test_models_do_not_keep_all_models_before_them() -> None:

@@ -14,7 +14,7 @@ from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.fit import Fit
 from stackscope.analysis.timing.shapes import Shape, one_row
 from stackscope.records import DraftForward, Ubatch
-from stackscope.records.ceilings import TypeRate
+from stackscope.records.ceilings import CacheKind, TypeRate
 from tests.unit.ceilings_builders import about
 from tests.unit.record_builders import make_model
 from tests.unit.timing_machines import CONFIG, Machine, quantised
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stackscope.analysis.timing.model import TimeModel
     from stackscope.records import Ceilings
-    from stackscope.toggles import EngineConfig
+    from stackscope.toggles import EngineConfig, KvType
 
 ROWS_8 = Shape(tuple((400, 1) for _ in range(8)), 8, (Ubatch(8, 8),))
 DEEP = one_row(3000)
@@ -233,6 +233,82 @@ class TestSettings:
         rows = Shape(((0, 8),), 8, (Ubatch(8, 8),))
         assert model.terms(rows).forward == pytest.approx(machine.rows_ns(8), rel=0.04)
         assert "q8_0" in model.unknown["attention"]
+
+
+Q8 = {"kv_type_k": "q8_0", "kv_type_v": "q8_0"}
+
+
+class TestCaches:
+    """Another kind of cache, forwards of which a calibration timed: pairs take three times as long, cells twice."""
+
+    SLOW = Machine(pair_flops=5e9, scanned_per_s=1e9, shares_rows=False)
+    KIND = CacheKind(kv_type_k="q8_0", kv_type_v="q8_0", flash_attention=True)
+    SHAPES = (one_row(0), one_row(1500), ROWS_8, Shape(((900, 70),), 1, (Ubatch(70, 1),)))
+
+    def _model(self, **changes: object) -> TimeModel:
+        """Of steps that take as long as the calibration says, with the cache as it was."""
+        machine = Machine()
+        ceilings = self.SLOW.with_cache(machine.calibrated(), msgspec.structs.replace(self.KIND, **changes))
+        return known(machine, ceilings)
+
+    def _pricing(self, kind: KvType, threads: int = 2) -> Pricing:
+        return Pricing(Ledger(Machine().model, kind, kind), None, threads)
+
+    def test_what_was_measured_is_predicted(self) -> None:
+        other = said(self._model(), msgspec.structs.replace(CONFIG, **Q8), self._pricing("q8_0"))
+        for shape in self.SHAPES:
+            assert other.terms(shape).forward == pytest.approx(
+                self.SLOW.forward_ns(shape.spans, shape.passes), rel=0.03
+            )
+        assert "attention" not in other.unknown
+
+    def test_what_the_cache_leaves_alone_leaves_the_ratio(self) -> None:
+        model = self._model()
+        other = said(model, msgspec.structs.replace(CONFIG, **Q8), self._pricing("q8_0"))
+        assert other.terms(ROWS_8).weights == pytest.approx(model.terms(ROWS_8).weights, rel=0.01)
+        assert spread(model, one_row(0), other)[1] < 0.02
+
+    def test_steps_that_were_slower_than_the_calibration_are_so_with_it(self) -> None:
+        machine = Machine()
+        ceilings = self.SLOW.with_cache(machine.calibrated(), self.KIND)
+        fit = Fit(ceilings)
+        fit.begin(CONFIG, machine.pricing)
+        fit.add([
+            msgspec.structs.replace(step, phases=msgspec.structs.replace(
+                step.phases, decode=round(1.2 * step.phases.decode)), cpu_ns=round(1.2 * (step.cpu_ns or 0)))
+            for step in machine.traffic(500, noise=0.01)
+        ])  # fmt: skip
+        model = fit.model()
+        assert model is not None
+        other = said(model, msgspec.structs.replace(CONFIG, **Q8), self._pricing("q8_0"))
+        truth = self.SLOW.forward_ns(ROWS_8.spans, ROWS_8.passes)
+        assert other.terms(ROWS_8).forward == pytest.approx(1.2 * truth, rel=0.04)
+
+    def test_another_quantised_type_is_taken_for_alike_but_not_for_known(self) -> None:
+        model = self._model()
+        measured, alike = (
+            said(model, msgspec.structs.replace(CONFIG, kv_type_k=kind, kv_type_v=kind), self._pricing(kind))
+            for kind in ("q8_0", "q4_0")
+        )
+        assert alike.terms(DEEP).attention == pytest.approx(measured.terms(DEEP).attention, rel=0.01)
+        assert spread(model, DEEP, alike)[1] > 1.5 * spread(model, DEEP, measured)[1]
+
+    def test_attention_of_the_other_kind_is_not_taken_for_this_one(self) -> None:
+        model = self._model(flash_attention=False, kv_type_k="f16", kv_type_v="f16")
+        quantised = said(model, msgspec.structs.replace(CONFIG, **Q8), self._pricing("q8_0"))
+        assert "q8_0" in quantised.unknown["attention"]
+        plain = said(model, msgspec.structs.replace(CONFIG, flash_attention=False), self._pricing("f16"))
+        assert "attention" not in plain.unknown
+
+    def test_with_other_threads_the_cache_comes_first_where_it_was_measured(self) -> None:
+        """The pairs' share of the time grows as it did with two threads."""
+        model = self._model()
+        one = msgspec.structs.replace(CONFIG, threads=1)
+        plain = said(model, one, self._pricing("f16", 1))
+        other = said(model, msgspec.structs.replace(one, **Q8), self._pricing("q8_0", 1))
+        assert "threads" in other.unknown
+        assert "attention" not in other.unknown
+        assert other.terms(ROWS_8).attention > 2.5 * plain.terms(ROWS_8).attention
 
 
 class TestDrafting:

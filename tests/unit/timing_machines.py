@@ -6,10 +6,12 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stackscope.analysis.ledger import Ledger
 from stackscope.analysis.ledgers import Pricing
 from stackscope.records import Phases, SlotWork, StepRecord, Ubatch
-from stackscope.records.ceilings import Ceilings, ForwardTime, TypeRate
+from stackscope.records.ceilings import Ceilings, ForwardTime, OtherCache, TypeRate
 from stackscope.toggles import EngineConfig
 from tests.unit.ceilings_builders import about, ceilings, conditions
 from tests.unit.record_builders import make_model
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.records import DraftForward, ModelSummary
+    from stackscope.records.ceilings import CacheKind
 
 MEASURED_ROWS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 512)
 MEASURED_DEPTHS = (0, 512, 1024, 1536, 2048)
@@ -45,6 +48,10 @@ class Machine:
     host_ns: tuple[float, float] = (70_000.0, 9_000.0)
     """Of each step, and of each sequence."""
     is_blocked: bool = True
+    alone: float = 0.0
+    """What one row takes longer than reading, as a share of it."""
+    shares_rows: bool = True
+    """Threads share the cells of a single row; else they take its heads."""
 
     @property
     def ledger(self) -> Ledger:
@@ -67,6 +74,8 @@ class Machine:
         extra = 4 * blocks * flops / self.block_flops + left * flops / self.single_flops
         if not self.is_blocked:
             extra = (rows - 1) * flops / self.block_flops
+        if rows == 1:
+            extra += self.alone * n_bytes / self.bytes_per_s
         return 1e9 * (n_bytes / self.bytes_per_s + extra)
 
     def pass_ns(self, one: Ubatch) -> float:
@@ -84,8 +93,14 @@ class Machine:
         total = 0.0
         heads = sum(layer.heads for layer in self.model.layers)
         span = -(-max(cells, max(cached + new for cached, new in spans)) // 256) * 256
+        is_split = self.shares_rows and spans[0][1] == 1 and len(spans) == 1 and span >= 512
         for group in self.ledger.groups:
-            total += group.flops_per_pair * group.count(spans)[1] / self.pair_flops
+            pairs = group.count(spans)[1]
+            if is_split:  # Two threads have half of the span each, and end together.
+                used = max(cells, spans[0][0] + 1)
+                early = max(0, span // 2 - (used - pairs))
+                pairs = 2 * max(early, pairs - early)
+            total += group.flops_per_pair * pairs / self.pair_flops
         return 1e9 * (total + heads * span * sum(new for _, new in spans) / self.scanned_per_s)
 
     def forward_ns(self, spans: Sequence[tuple[int, int]], passes: Sequence[Ubatch], cells: int = 0) -> float:
@@ -120,6 +135,19 @@ class Machine:
             ),
             contexts=tuple(measured(1, 1, 1, cached) for cached in MEASURED_DEPTHS),
         )  # fmt: skip
+
+    def with_cache(self, ceilings: Ceilings, kind: CacheKind) -> Ceilings:
+        """Ceilings to which forwards of this machine were added, as those with another kind of cache."""
+        shapes = [(rows, rows if rows < 64 else 1, cached) for cached in (0, 256, 512, 2048) for rows in (1, 4, 64)]
+        times = tuple(
+            ForwardTime(
+                rows=rows, sequences=1, outputs=outputs, cached=cached,
+                ns=about(self.forward_ns(((cached, rows),), (Ubatch(rows, outputs),)), 0.01),
+            )
+            for rows, outputs, cached in shapes
+        )  # fmt: skip
+        other = OtherCache(kind=kind, contexts=times)
+        return msgspec.structs.replace(ceilings, other_caches=(*ceilings.other_caches, other))
 
     def draft_ns(self, forwards: Sequence[DraftForward]) -> float:
         """This machine has no draft model."""
@@ -182,8 +210,6 @@ class Machine:
 
 def quantised(machine: Machine, kind: str = "Q4_0", share: float = 0.28125) -> Machine:
     """The same model with its blocks' matrices in another type, and the head as it was."""
-    import msgspec
-
     tensors = tuple(
         msgspec.structs.replace(tensor, type=kind, bytes=int(tensor.bytes * share))
         if tensor.layer is not None

@@ -33,6 +33,11 @@ BUSY: Final = 5.0
 LIKENESS: Final = 0.35
 """How much neighbouring increments of the curve differ per row, as a standard deviation relative to either."""
 
+ALONE: Final = 0.03
+"""What one row's kernel takes longer than reading with the kernel of two, as a share of reading: mostly nothing,"""
+ALONE_UNSURE: Final = 5.0
+"""but so many times as much is no surprise (standard deviation)."""
+
 _MEGA: Final = 1e6
 
 
@@ -147,7 +152,10 @@ def _curve(mean: Floats, unsure: Floats, name: str, part: Parts) -> list[Floats]
     block = 1e9 * part.each
     single = max(block, float(np.sqrt(block * 1e9 * part.first)))
     likeness: list[Floats] = []
+    mean[base], unsure[base] = ALONE * 1e9 * part.first, ALONE_UNSURE
     for index, (label, one) in enumerate(zip(INCREMENTS, increments(), strict=True)):
+        if index == 0:
+            continue
         is_block = label.startswith("b")
         mean[base + index] = one.rows * (block if is_block else single)
         unsure[base + index] = 1.0
@@ -196,7 +204,7 @@ def calibration(design: ForwardDesign, ceilings: Ceilings, times: Iterable[Forwa
     sd: list[float] = []
     for time in times:
         if time.ns.value > 0.0:
-            rows.append(design.row(time.spans, (Ubatch(time.rows, time.outputs),)))
+            rows.append(design.row(time.spans, (Ubatch(time.rows, time.outputs),), time.cells))
             taken.append(time.ns.value)
             spread = 0.2 if time.ns.spread is None else time.ns.spread
             own = max(SYSTEMATIC, spread / 1.35 / np.sqrt(max(1, time.ns.n)))

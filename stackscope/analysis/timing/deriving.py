@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 
+from stackscope.analysis.ledger import Ledger
+from stackscope.analysis.ledgers import Pricing
+from stackscope.analysis.timing.caches import measured_cache, with_cache
 from stackscope.analysis.timing.design import COLUMNS_OF, Design
 from stackscope.analysis.timing.drawing import Belief, Load
 from stackscope.analysis.timing.learning import learn, priors, seen_by
@@ -19,7 +23,6 @@ from stackscope.analysis.timing.solving import NO_DATA, solve
 from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
-    from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.timing.curves import Floats
     from stackscope.records import Ceilings
     from stackscope.toggles import EngineConfig
@@ -57,9 +60,58 @@ def derive(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMode
     if known is not None and known.pricing.target is not None and known.pricing.target.model == _of(pricing):
         return known.with_live(config, model.source.known)
     found = None
-    if not same_target or any(getattr(config, name) != getattr(model.conditions, name) for name in _OF_TARGET):
+    if not same_target or _differs(model.conditions, config, _OF_TARGET):
         found = next((one for one in model.source.others if one.conditions.hold_for(config)), None)
-    return _scaled(model, config, pricing) if found is None else _calibrated(model, config, pricing, found)
+    if found is not None:
+        return _calibrated(model, config, pricing, found)
+    if not _differs(model.conditions, config, OF_CACHE):
+        return _scaled(model, config, pricing)
+    if same_target and not _differs(model.conditions, config, _BESIDE_CACHE):
+        return _of_cache(model, config, pricing)
+    return _one_by_one(model, config, pricing)
+
+
+OF_CACHE: Final = ("kv_type_k", "kv_type_v", "flash_attention")
+_BESIDE_CACHE: Final = ("unified_kv", "swa_full", "threads")
+_OF_TARGET: Final = ("model", *OF_CACHE, *_BESIDE_CACHE)
+
+
+def _differs(one: EngineConfig, other: EngineConfig, names: tuple[str, ...]) -> bool:
+    return any(getattr(one, name) != getattr(other, name) for name in names)
+
+
+def _of_cache(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeModel:
+    """Another kind of cache, as it was measured, else by bytes and FLOPs."""
+    found = measured_cache(_all_ceilings(model), model.conditions, config)
+    if found is None:
+        return _scaled(model, config, pricing)
+    unknown = {name: why for name, why in model.unknown.items() if name != "attention"}
+    target = with_cache(model, config, found)
+    draft = _draft(model, Design(config, pricing, is_gpu=model.is_gpu), config, unknown)
+    return TimeModel(
+        config, pricing, beliefs=(target, draft, *model.beliefs[2:]), errors=model.errors, is_gpu=model.is_gpu,
+        seen=model.seen, source=model.source, is_calibrated=model.is_calibrated, unknown=unknown,
+    )  # fmt: skip
+
+
+def _one_by_one(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeModel | str:
+    """Another kind of cache and something else: in the order of which more was measured."""
+    mine = {name: getattr(model.conditions, name) for name in OF_CACHE}
+    beside = msgspec.structs.replace(config, **mine)
+    cache = msgspec.structs.replace(model.conditions, **{name: getattr(config, name) for name in OF_CACHE})
+    ceilings = _all_ceilings(model)
+    is_first = measured_cache(ceilings, beside, config) is None and measured_cache(ceilings, model.conditions, config)
+    between, of = (cache, model.pricing) if is_first else (beside, pricing)
+    assert of.target is not None
+    try:
+        target, draft = (
+            None if ledger is None else Ledger(ledger.model, between.kv_type_k, between.kv_type_v)
+            for ledger in (of.target, of.draft)
+        )
+    except ValueError:
+        return _scaled(model, config, pricing)
+    halfway = derive(model, between, Pricing(target, draft, between.threads))
+    return halfway if isinstance(halfway, str) else derive(halfway, config, pricing)
 
 
 def _of(pricing: Pricing) -> object:
@@ -121,14 +173,11 @@ def _scaled(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMod
     unknown = dict(model.unknown)
     target = _target(model, design, config, unknown)
     draft = _draft(model, design, config, unknown)
-    is_same = all(getattr(config, name) == getattr(model.conditions, name) for name in _OF_TARGET)
+    is_same = not _differs(config, model.conditions, _OF_TARGET)
     return TimeModel(
         config, pricing, beliefs=(target, draft, *model.beliefs[2:]), errors=model.errors, is_gpu=model.is_gpu,
         seen=model.seen, source=model.source, is_calibrated=model.is_calibrated and is_same, unknown=unknown,
     )  # fmt: skip
-
-
-_OF_TARGET: Final = ("model", "kv_type_k", "kv_type_v", "flash_attention", "unified_kv", "swa_full", "threads")
 
 
 def _target(model: TimeModel, design: Design, config: EngineConfig, unknown: dict[str, str]) -> Belief:
@@ -155,7 +204,8 @@ def _apply(names: list[str], factors: Floats, loads: list[Load], change: Change)
     """Scale the weights' parameters by a change of the weights."""
     for role, part in (("body", change.body), ("head", change.head)):
         first = "weights" if role == "body" else "head.1"
-        _multiply(names, factors, (first,), part.first)
+        reading = (first, f"{role}.alone")
+        _multiply(names, factors, reading, part.first)
         near = tuple(f"{role}.{label}" for label in ("2", "3", "r", "b4", "b8"))
         few = [name.startswith(near) for name in names]
         all_rows = [name.startswith((f"{role}.2", f"{role}.3", f"{role}.b", f"{role}.r")) for name in names]
@@ -163,7 +213,7 @@ def _apply(names: list[str], factors: Floats, loads: list[Load], change: Change)
             if is_any:
                 factors[index] *= float(np.sqrt(part.first * part.each)) if is_few else part.each
         for kind, sd in part.first_sd.items():
-            loads.append(Load(f"read {kind}", np.array([sd if name == first else 0.0 for name in names])))
+            loads.append(Load(f"read {kind}", np.array([sd if name in reading else 0.0 for name in names])))
         for kind, sd in part.each_sd.items():
             loads.append(Load(f"multiply {kind}", np.array([sd if one else 0.0 for one in all_rows])))
         if part.kernel_sd > 0.0:
@@ -209,7 +259,7 @@ def _threads(
         return
     log = float(np.log(before / after))
     read = READ_EXPONENT_OF_FEW if max(before, after) <= FEW else READ_EXPONENT
-    compute = ("body.", "head.2", "head.3", "head.b", "head.r", "pair.", "far.", "scan.")
+    compute = ("body.", "head.alone", "head.2", "head.3", "head.b", "head.r", "pair.", "far.", "scan.")
     for label, prefixes, (mean, sd) in (
         ("compute", compute, COMPUTE_EXPONENT),
         ("read", ("weights", "head.1", "read", "state"), read),

@@ -68,7 +68,7 @@ class Fit:
             return
         key = conditions_of(config)
         known = self._known.pop(key, None)
-        if known is None or known.pricing.target is not pricing.target or known.pricing.draft is not pricing.draft:
+        if known is None or not _same_models(known.pricing, pricing):
             known = self._begun(config, pricing, before)
         known.config = config
         self._known[key] = self._current = known
@@ -220,6 +220,14 @@ class _Conditions:
             source=Source(self._ceilings, ceilings, known, learned.level), is_gpu=self._is_gpu,
             is_calibrated=self._ceilings is not None, unknown=unknown, starved=learned.starved,
         )  # fmt: skip
+
+
+def _same_models(known: Pricing, other: Pricing) -> bool:
+    """Whether two ledgers' models are the same, be they of one session or of two."""
+    return all(
+        one is another or (one is not None and another is not None and one.model == another.model)
+        for one, another in zip(known[:2], other[:2], strict=True)
+    )
 
 
 def _calibrated(ceilings: Ceilings, config: EngineConfig, pricing: Pricing, *, is_gpu: bool) -> TimeModel | None:

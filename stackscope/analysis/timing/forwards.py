@@ -23,7 +23,8 @@ SPLIT_SPAN: Final = 512
 """From here on ggml splits the attention of a single row over its threads (`ggml-cpu/ops.cpp`)."""
 
 TILE_ROWS: Final = 64
-"""From here on ggml's attention on a CPU works in tiles of queries and cells, masked ones included."""
+"""From here on ggml's attention on a CPU works in tiles of queries and cells, masked ones included; where it is not
+fused, its matrix products do."""
 
 FAR: Final = (1024, 4096)
 """Cached tokens from which on each may cost more than those before: keys and values leave the caches, and every query
@@ -64,6 +65,8 @@ def _columns() -> Columns:
             "pair": ("attention",), "far": ("attention",), "scan": ("attention", "resident"), "read": ("attention",),
             "state": ("attention",),
         }[kind]  # fmt: skip
+        if name == "body.alone":  # What reading takes with the kernel of one row.
+            own = ("weights",)
         owners += [index] * len(own)
         terms += own
     return Columns(PARAMETERS, tuple(owners), tuple(terms))
@@ -85,9 +88,11 @@ class ForwardDesign:
         self.curve = Curve(is_blocked=not is_gpu)
         self._is_unified = config.unified_kv
         self._is_full = config.swa_full
+        self._threads = config.threads or 1
         plain = ("f16", "f32")
-        self._has_regimes = not is_gpu and config.flash_attention and config.kv_type_k in plain
-        self._has_regimes = self._has_regimes and config.kv_type_k == config.kv_type_v
+        is_plain = config.kv_type_k == config.kv_type_v and config.kv_type_k in plain
+        self._has_tiles = not is_gpu and (is_plain or not config.flash_attention)
+        self._has_split = self._has_tiles and config.flash_attention
         w = ledger.weights
         late = w.output_ffn + w.output_other
         body = w.attention + w.ffn + w.recurrent + w.other + late
@@ -152,6 +157,8 @@ class ForwardDesign:
             own, foreign = self._scanned(spans, occupied, longest, group.window)
             near = 0
             if regime == "split":  # The first cells count as those of the other kernel, so that there is no jump.
+                if self._is_full or group.window is None:
+                    pairs = self._slowest(pairs, occupied if self._is_unified else longest)
                 near = min(PAD, pairs)
                 made[_AT["pair.row"]] += flops * near
                 made[_AT["scan.row"]] += heads * min(PAD, own) / _MEGA
@@ -163,10 +170,21 @@ class ForwardDesign:
 
     def _regime(self, rows: int, span: int) -> str:
         """Which of ggml's kernels attends. A GPU has one for all, as far as this model goes."""
-        if self._has_regimes and rows >= TILE_ROWS:
+        if self._has_tiles and rows >= TILE_ROWS:
             return "tile"
-        is_split = self._has_regimes and rows == 1 and -(-span // PAD) * PAD >= SPLIT_SPAN
+        is_split = self._has_split and rows == 1 and -(-span // PAD) * PAD >= SPLIT_SPAN
         return "split" if is_split else "row"
+
+    def _slowest(self, attended: int, end: int) -> int:
+        """Cells that one row attends to, as if every thread had as many as the one with most.
+
+        Each thread takes its part of the whole span. The cells of a window are all at its end: of two threads one
+        waits. A sequence's newest cells are taken to be the last that are occupied.
+        """
+        part = -(-(-(-end // PAD) * PAD) // self._threads)
+        begin = end - attended
+        shares = [min(end, start + part) - max(begin, start) for start in range(0, end, part)]
+        return self._threads * max(shares)
 
     def _scanned(
         self, spans: Sequence[tuple[int, int]], occupied: int, longest: int, window: int | None

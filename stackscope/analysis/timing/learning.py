@@ -181,7 +181,8 @@ def seen_by(ceilings: Ceilings | None) -> Seen:
         return Seen()
     rows = tuple(sorted({time.rows for time in ceilings.forwards}))
     deepest = max([time.cached for time in ceilings.contexts], default=0)
-    return Seen(rows, deepest, deepest)
+    cells = max([time.cells for time in ceilings.contexts], default=0)
+    return Seen(rows, deepest, cells)
 
 
 def learned_before(beliefs: Sequence[Belief]) -> tuple[tuple[Prior, Data], ...]:
