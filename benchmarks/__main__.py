@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("engine_speed", "host_time", "recorder_cost", "live_view", "screen_start", "ceilings")
+NAMES = ("engine_speed", "host_time", "recorder_cost", "probe_cost", "live_view", "screen_start", "ceilings")
 
 
 def main() -> int:

@@ -172,6 +172,11 @@ class EngineArm:
         return self._process.pid
 
     @property
+    def process(self) -> EngineProcess:
+        """The engine's process and its session."""
+        return self._process
+
+    @property
     def digests(self) -> tuple[int, ...]:
         """Checksums of the blocks so far, but for the last: it comes with the next one's records."""
         return tuple(self._digests)

@@ -225,6 +225,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _engine("--swa-full/--no-swa-full", "swa_full", "Keep sliding-window layers' cells beyond the window."),
     _engine("--threads", "threads", "Engine threads (the usable physical cores when not given)."),
     _engine("--shadows/--no-shadows", "shadows", "Find out beside the traffic what is off would do (1 % of the time)."),
+    _engine(
+        "--causal-probes/--no-causal-probes",
+        "causal_probes",
+        "Delay a part of a step now and then, to see what it holds up.",
+    ),
     _engine("--gpu-layers", "gpu_layers", "Layers to offload where the build can; -1 is all."),
     _engine("--main-gpu", "main_gpu", "Index of the GPU for what is not split."),
     _engine("--split-mode", "split_mode", "How the model is split over several GPUs."),

@@ -17,6 +17,7 @@ from stackscope.engine.aside import Aside
 from stackscope.engine.backend import Backend
 from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
+from stackscope.engine.delays import Delays
 from stackscope.engine.drafts import Drafted, KeepUp, Want, draft_source, wish
 from stackscope.engine.llama import DecodeStatus, devices, library_description, start_library
 from stackscope.engine.openmp import usable_cores
@@ -88,6 +89,7 @@ class Engine:
         self._n_steps = 0
         self._requests = Requests()
         self._aside = Aside(clock)
+        self._delays = Delays()
         self.vocabulary = Vocabulary(backend.model)
         self.install(backend, config)
 
@@ -181,6 +183,7 @@ class Engine:
         self._chooser = Chooser(self.vocabulary.is_end, config.seed)
         self._source = draft_source(config, backend, self._residents)
         self._aside.install(backend, config)
+        self._delays.is_on = config.causal_probes
         self._governor = None if backend.can_abort else BudgetGovernor()
         self._cursor = -1
         for sequence in list(self._requests):
@@ -196,6 +199,7 @@ class Engine:
         """Bring a configuration into force that differs in live settings only."""
         before, self.config = self.config, config
         self._aside.reconfigure(config, self.epoch)
+        self._delays.is_on = config.causal_probes
         if config.threads != before.threads:
             self.backend.set_threads(config.threads)
         if config.seed != before.seed:
@@ -238,6 +242,7 @@ class Engine:
         """Run one step. `None`: there was nothing to do. Raises `EngineError` when the library failed."""
         watch = self._watch
         watch.begin(self._resume_ns)
+        self._delays.arm(watch, is_drafting=self._source is not None)
         admitted = self._requests.admit(
             self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
         )
@@ -384,6 +389,7 @@ class Engine:
             aborted=aborted,
             settling=drafted.settling,
             invalid_output=self.config.synthetic_acceptance is not None,
+            delay=self._delays.take(watch, work),
             epoch=self.epoch,
         )
         self._n_steps += 1

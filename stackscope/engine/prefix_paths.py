@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 REMEMBERED_BLOCKS: Final = 16_384
 """Evicted blocks remembered at most (at least half as many), at some 60 bytes each."""
 
+MOST_WAITING: Final = 16
+"""Cut paths that wait to be hashed at most, at four bytes a token each."""
+
 _by_last_use = attrgetter("used")
 
 
@@ -53,32 +56,51 @@ class EvictionMemory:
     """The blocks that left the tree lately, each known by a hash of its whole prefix: "evicted" is not "never seen".
 
     The hash is multilinear, Σ weight[i] × (token[i] + 1) mod 2⁶⁴ with random odd weights, so one running sum hashes
-    every prefix of a path, and a prefix of 8,192 tokens takes 15 µs.
+    every prefix of a path, and a prefix of 8,192 tokens takes 15 µs. Between two forwards it takes 100, because numpy's
+    code has left the processor's cache, and a full cache is cut at every step of a prefill, mostly the same path again.
+    So cuts wait until somebody asks, and those that follow one another down a path are hashed once.
     """
 
     def __init__(self, block_bytes: int) -> None:
         self._block_tokens = block_bytes // TOKEN_BYTES
         self._weights = _weights(0)
+        self._waiting: list[tuple[bytes, int]] = []
+        """Paths as they were, and the byte from which on their blocks are gone; not hashed yet."""
         self._newer: set[int] = set()
         self._older: set[int] = set()
 
     def remember(self, key: bytes, start: int) -> None:
         """Note that the blocks of this path from byte `start` on are going."""
-        ends = np.cumsum(self._terms(key))[self._block_tokens - 1 :: self._block_tokens]
-        self._newer.update(ends[start // TOKEN_BYTES // self._block_tokens :].tolist())
-        if len(self._newer) > REMEMBERED_BLOCKS // 2:
-            self._newer, self._older = set(), self._newer
+        waiting = self._waiting
+        if waiting:
+            whole, begun = waiting[-1]
+            if begun == len(key) and whole.startswith(key):
+                waiting[-1] = (whole, start)
+                return
+            if len(waiting) == MOST_WAITING:
+                self._hash_waiting()
+        waiting.append((key, start))
 
     def __contains__(self, key: bytes) -> bool:
         """Whether the last block of this prefix was evicted."""
+        self._hash_waiting()
         if not self._newer and not self._older:
             return False
         value = int(self._terms(key).sum())
         return value in self._newer or value in self._older
 
     def clear(self) -> None:
+        self._waiting.clear()
         self._newer.clear()
         self._older.clear()
+
+    def _hash_waiting(self) -> None:
+        for key, start in self._waiting:
+            ends = np.cumsum(self._terms(key))[self._block_tokens - 1 :: self._block_tokens]
+            self._newer.update(ends[start // TOKEN_BYTES // self._block_tokens :].tolist())
+            if len(self._newer) > REMEMBERED_BLOCKS // 2:
+                self._newer, self._older = set(), self._newer
+        self._waiting.clear()
 
     def _terms(self, key: bytes) -> NDArray[np.uint64]:
         tokens = np.frombuffer(key, np.uint32).astype(np.uint64) + np.uint64(1)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from stackscope.records import CacheCounters
     from stackscope.toggles import EngineConfig
 
-EVICTED_SHARE: Final = 32
-"""Cells are evicted by this part of the context at least: choosing what goes takes 0.15 ms, and with a full cache
+EVICTED_SHARE: Final = 16
+"""Cells are evicted by this part of the context at least: choosing what goes takes 0.1 ms, and with a full cache
 every step would have to choose."""
 
 

@@ -23,11 +23,14 @@ OTHER: Final = 8
 class Stopwatch:
     """Phase times of the current step, in nanoseconds of `clock`."""
 
-    __slots__ = ("_clock", "_spent", "last_ns", "start_ns")
+    __slots__ = ("_clock", "_delay_ns", "_delayed", "_spent", "last_ns", "start_ns")
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._spent = [0] * 9
+        self._delayed: int | None = None
+        """The phase whose next end is to be delayed."""
+        self._delay_ns = 0
         self.start_ns = 0
         self.last_ns = 0
 
@@ -41,9 +44,27 @@ class Stopwatch:
 
     def lap(self, phase: int) -> None:
         """Charge the time since the last stamp to a phase."""
+        if phase == self._delayed:
+            self._spend()
         now = self._clock()
         self._spent[phase] += now - self.last_ns
         self.last_ns = now
+
+    def delay(self, phase: int, ns: int) -> None:
+        """Have the next end of a phase come that much later; the processor is kept busy, as a slower phase would."""
+        self._delayed, self._delay_ns = phase, ns
+
+    def disarm(self) -> bool:
+        """Whether a delay was still waiting for its phase, which now will not come."""
+        was_waiting = self._delayed is not None
+        self._delayed = None
+        return was_waiting
+
+    def _spend(self) -> None:
+        self._delayed = None
+        until = self._clock() + self._delay_ns
+        while self._clock() < until:
+            pass
 
     def spent(self, phase: int) -> int:
         """Nanoseconds charged to a phase so far."""

@@ -30,6 +30,8 @@ from stackscope.records.hardware import GpuSample, HardwareSample
 from stackscope.records.model import LayerSummary, ModelSummary, TensorClass
 from stackscope.records.steps import (
     CacheCounters,
+    Delay,
+    DelayedPhase,
     DraftForward,
     Phases,
     SlotWork,
@@ -48,6 +50,8 @@ __all__ = [
     "Ceiling",
     "Ceilings",
     "ConfigEvent",
+    "Delay",
+    "DelayedPhase",
     "DraftForward",
     "DraftKind",
     "DraftShadow",

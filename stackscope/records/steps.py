@@ -9,6 +9,7 @@ import msgspec
 from stackscope.records.base import Record
 
 WorkPhase: TypeAlias = Literal["prefill", "decode", "verify"]
+DelayedPhase: TypeAlias = Literal["draft", "build", "decode", "sample"]
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -106,6 +107,13 @@ class CacheCounters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """KV bytes really copied (split KV only; a unified cache shares cells without copying)."""
 
 
+class Delay(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A causal probe: what was added to one phase of a step, and is part of its time."""
+
+    phase: DelayedPhase
+    ns: int
+
+
 class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="step", gc=False):
     """One turn of the engine loop: at most one target forward and the draft forwards that fed it."""
 
@@ -133,6 +141,8 @@ class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="ste
     """A toggle's after-effects (a draft model catching up) are still being paid."""
     invalid_output: bool = False
     """Acceptance was synthetic: timing is meaningful, text is not."""
+    delay: Delay | None = None
+    """`None`: the step was left alone."""
     epoch: int = 0
     """Which configuration ran: the number of ConfigEvents applied before."""
 

@@ -89,6 +89,8 @@ def _forward(step: StepRecord, threads: int | None) -> Sequence[Line]:
     passes = step.passes
     if len(passes) > 1:
         found.append(figure("passes", " + ".join(units.count(p.rows) for p in passes)))
+    if step.delay is not None:
+        found.append(figure(f"causal probe: {step.delay.phase} later by", units.duration(step.delay.ns)))
     return found
 
 

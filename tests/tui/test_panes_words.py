@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from stackscope.analysis.live.snapshot import Effect, Event, History, Latency, Snapshot, Verdict, Window
+from stackscope.analysis.live.snapshot import (
+    Effect,
+    Event,
+    History,
+    Latency,
+    Snapshot,
+    Window,
+)
 from stackscope.records import GpuSample
 from stackscope.tui.lines import plain
 from stackscope.tui.look import ASCII, UNICODE
@@ -257,26 +264,6 @@ def test_what_a_source_does_not_tell_is_neither_zero_nor_a_rate(pane: str) -> No
     text = words(pane, SESSIONS["attached"](), 78, 12)
     assert "0 %" not in text
     assert " 0 " not in text.replace("0–800", "").replace(" 0 in flight", "")
-
-
-def test_the_verdict_says_on_what_grounds() -> None:
-    assert "from phase shares alone" in words("verdict", running(), 98, 3)
-    assert "not predicted from phase shares" in words("verdict", running(), 98, 3)
-    text = words("verdict", calibrated(), 118, 3)
-    assert "WEIGHT BANDWIDTH 68.0 % reading 165 MB per step at 14.1 of 17.2 GB/s measured" in text
-    assert "not compute: 70 % of the measured rate · KV: 4 % of the bytes · host: 6 %" in text
-    assert "next weights Q4_K_M +44 % [37, 52] draft length 3 +6.0 % [2.0, 9.0]" in text
-    assert "phase" not in text
-
-
-def test_without_a_name_the_verdict_says_why() -> None:
-    silent = msgspec.structs.replace(running(), verdict=Verdict(sentence="11 % of the time is unexplained"))
-    assert words("verdict", silent) == "11 % of the time is unexplained."
-
-
-def test_a_dead_engine_says_its_last_words_instead_of_a_verdict() -> None:
-    text = words("verdict", SESSIONS["dead"](), 78, 3)
-    assert text == "The engine died. Its last words: aborted"
 
 
 def test_events_are_told_in_words() -> None:

@@ -81,7 +81,7 @@ def written(path: Path, records: Iterable[AnyRecord], header: Header | None = No
 @pytest.mark.parametrize(
     ("record", "table", "elsewhere"),
     [
-        (StepRecord, "steps", {"phases", "work", "ubatches", "draft", "cache"}),
+        (StepRecord, "steps", {"phases", "work", "ubatches", "draft", "cache", "delay"}),
         (SlotWork, "work", set()),
         (RequestRecord, "requests", {"emissions"}),
         (HardwareSample, "hardware", {"gpus"}),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.analysis.diagnosis.base import NO_MODEL, Claim, found, per_step, rejected, without
+from stackscope.analysis.diagnosis.responses import answer
 
 if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.evidence import Evidence
@@ -49,6 +50,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
             else f"rows beyond the first add {units.percent(rows.value)} "
             f"[{units.percent(rows.low)}, {units.percent(rows.high)}] to a step",
             f"the forward is {units.percent(times.forward / times.wall)} of the time" if times.wall > 0 else None,
+            answer(evidence.responses, "decode"),
         ),
         counterfactual=without(evidence, amount),
         falsifier="fewer bits per weight leave the step as it is, or a slower memory does not slow it",
@@ -100,6 +102,7 @@ def kv_attention(evidence: Evidence, slices: Slices) -> Claim:
             else f"share in a typical step {units.percent(drawn.value)} "
             f"[{units.percent(drawn.low)}, {units.percent(drawn.high)}]",
             None if rate is None else f"keys and values are gone through at {units.bandwidth(rate)} (logical bytes)",
+            answer(evidence.responses, "decode"),
         ),
         counterfactual=f"{without(evidence, amount)}; at half the context half of it would go",
         falsifier="the step does not get shorter when contexts do",
@@ -130,6 +133,7 @@ def compute(evidence: Evidence, slices: Slices) -> Claim:
             None if drawn is None
             else f"share in a typical step {units.percent(drawn.value)} "
             f"[{units.percent(drawn.low)}, {units.percent(drawn.high)}]",
+            answer(evidence.responses, "decode"),
         ),
         counterfactual=without(evidence, amount),
         falsifier="fewer rows, or more threads, leave the step as it is",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope import units
 from stackscope.analysis.diagnosis.base import Claim, found, per_step, rejected, without
 from stackscope.analysis.diagnosis.misses import window_miss
+from stackscope.analysis.diagnosis.responses import answer, contradiction
 from stackscope.analysis.diagnosis.slices import FORWARD, HOST
 
 if TYPE_CHECKING:
@@ -45,13 +46,14 @@ def host_scheduling(evidence: Evidence, slices: Slices) -> Claim:
     largest = max(phases, key=lambda name: phases[name])
     in_order = sorted(phases, key=lambda name: -phases[name])
     return found(
-        "host scheduling", kind="need", share=share, doubt=None,
+        "host scheduling", kind="need", share=share, doubt=contradiction(evidence.responses, "build"),
         claim=f"the loop's own work takes {per_step(evidence, amount)}, {units.percent(share)} of the time; most of it "
         f"{largest}: {_WORK.get(largest, 'making records and handing them over')}",
         evidence=(
             ", ".join([f"{name} {units.duration(phases[name])}" for name in in_order]) + " per step",
             None if evidence.terms is None
             else f"by the model all work outside forwards takes {units.duration(evidence.terms.host / steps)} per step",
+            answer(evidence.responses, "build"),
         ),
         counterfactual=f"{without(evidence, amount)}: the loop does one thing at a time, so all of it would go",
         falsifier="a delay added there does not lengthen the step by as much",
@@ -68,13 +70,14 @@ def sampling(evidence: Evidence, slices: Slices) -> Claim:
     accounted = per_output * batching.outputs / evidence.times.sample
     low, high = PROPORTIONAL
     forwards = max(1, evidence.forwards)
+    doubt = None if low <= accounted <= high else "it does not grow with the output rows"
     return found(
-        "sampling", kind="need", share=share,
-        doubt=None if low <= accounted <= high else "it does not grow with the output rows",
+        "sampling", kind="need", share=share, doubt=doubt or contradiction(evidence.responses, "sample"),
         claim=f"sampling takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             f"{units.duration(per_output)} per output row, {units.number(batching.outputs / forwards)} rows a forward",
             f"that accounts for {units.percent(accounted)} of it",
+            answer(evidence.responses, "sample"),
         ),
         counterfactual=f"{without(evidence, amount)}: forwards wait for it",
         falsifier="greedy sampling, or fewer output rows, leave the step as it is",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stackscope import units
 from stackscope.analysis.diagnosis.base import NO_MODEL, Claim, found, per_step, rejected, without
+from stackscope.analysis.diagnosis.responses import answer, contradiction
 
 if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.evidence import Evidence, Speculation
@@ -120,6 +121,7 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
     doubt = None
     if what == "acceptance":
         doubt = "drafts are rejected too often to judge what they cost"
+    doubt = doubt or contradiction(evidence.responses, "draft")
     verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing"
     return found(
         "draft overhead", kind="loss" if is_loss else "need", share=share, doubt=doubt,
@@ -132,6 +134,7 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
             f"{units.number(tokens)} tokens per forward"
             + ("" if needed is None else f", {units.number(needed)} needed to break even"),
             None if needed is None else _cost_of_rounds(speculation),
+            answer(evidence.responses, "draft"),
         ),
         counterfactual=without(evidence, amount),
         falsifier="a smaller draft model, or shorter drafts, leave the round as long",

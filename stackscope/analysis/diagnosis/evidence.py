@@ -5,12 +5,14 @@ Durations are nanoseconds, summed over the window unless a name says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.timing.terms import Terms
-from stackscope.records import Estimate, ModelSummary
+from stackscope.records import DelayedPhase, Estimate, ModelSummary
 from stackscope.toggles import EngineConfig
 
 if TYPE_CHECKING:
@@ -229,10 +231,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Of the term `resident`, what cells of no sequence in the forward add."""
     is_reference_calm: bool = False
     """The model was learned, or calibrated, when nothing disturbed the machine."""
-    unknown: dict[str, str] = {}
-    """Terms that the data cannot separate, with the reason."""
     model_error: float | None = None
     """By how much of it the predicted time of a typical step may be too low: its interval holds nine times in ten."""
+    unknown: dict[str, str] = {}
+    """Terms that the data cannot separate, with the reason."""
     attention_share: Estimate | None = None
     """Of a typical step, what its cached tokens add; drawn from what is possible."""
     rows_share: Estimate | None = None
@@ -248,6 +250,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSummary | None = None
     draft_model: ModelSummary | None = None
     library: str | None = None
+    responses: Mapping[DelayedPhase, Response] = {}
+    """What causal probes found, by the phase that they delayed."""
     settling: float = 0.0
     """Share of the steps that were paying for a change."""
 

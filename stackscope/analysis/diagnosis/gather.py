@@ -13,6 +13,7 @@ from stackscope.analysis.diagnosis import predicted
 from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load
 from stackscope.analysis.diagnosis.machine import MachineWatch
 from stackscope.analysis.diagnosis.predicted import Reference, Sample
+from stackscope.analysis.diagnosis.responses import Responses
 from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
 from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.live.sums import end_times
@@ -68,6 +69,7 @@ class Gatherer:
         self._buckets: deque[Bucket] = deque()
         self._last: tuple[StepRecord, int] | None = None
         """The last step that was added, and its end."""
+        self._responses = Responses()
         self._machine = MachineWatch()
         self._requests: deque[RequestRecord] = deque(maxlen=256)
         self._shadows: deque[PrefixShadow] = deque(maxlen=256)
@@ -115,6 +117,7 @@ class Gatherer:
         if not self._pending:
             return
         steps, self._pending = self._pending, []
+        self._responses.add(steps)
         ends = end_times(steps)
         at = 0
         for epoch, some in groupby(steps, attrgetter("epoch")):
@@ -188,6 +191,7 @@ class Gatherer:
             model=self._model,
             draft_model=self._draft_model,
             library=None if header is None else header.library,
+            responses=self._responses.found(),
             settling=tally.settling / tally.steps if tally.steps else 0.0,
             **facts,
         )

@@ -16,6 +16,8 @@ MOST_REJECTED: Final = 5
 MOST_SUGGESTED: Final = 2
 LEAST_TOLD: Final = 0.005
 """Smaller shares are not worth rejecting."""
+LEAST_PRICE: Final = 1.1
+"""A first token that takes less than this times as long is not held against a change."""
 
 
 def verdict(explanation: Explanation) -> Verdict:
@@ -39,12 +41,19 @@ def suggestions(explanation: Explanation) -> tuple[Suggestion, ...]:
     ranking = explanation.ranking
     if ranking is None:
         return ()
-    return tuple([_suggested(one) for one in ranking.recommended[:MOST_SUGGESTED] if one.gain is not None])
+    return tuple([suggested(one) for one in ranking.recommended[:MOST_SUGGESTED] if one.gain is not None])
 
 
-def _suggested(one: Ranked) -> Suggestion:
+def suggested(one: Ranked) -> Suggestion:
+    """A change that has a gain, with what it costs the first token."""
     assert one.gain is not None
-    return Suggestion(changes=dict(one.candidate.changes), predicted=ratio(one.gain), label=one.label)
+    first = one.prediction.ttft
+    return Suggestion(
+        changes=dict(one.candidate.changes),
+        predicted=ratio(one.gain),
+        label=one.label,
+        price=ratio(first) if first is not None and first.low > LEAST_PRICE else None,
+    )
 
 
 def ratio(estimate: Estimate) -> Ratio:

@@ -242,6 +242,8 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """With its 90 % interval."""
     label: str = ""
     """The change in a few words; empty: as the settings are called."""
+    price: Ratio | None = None
+    """How much longer the first token takes, where that is beyond doubt and more than a tenth. `None`: it is not."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

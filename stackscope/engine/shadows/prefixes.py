@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from stackscope.engine.prefix_cache import PrefixCache
+from stackscope.engine.residents import EVICTED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS: Final = 200_000
 """Blocks that the tree without a limit remembers (at least half as many): some 100 bytes each."""
-_EVICTED_SHARE: Final = 32
-"""As `residents.EVICTED_SHARE`: cells are given up by this part of the context at least."""
 
 
 class Admission(NamedTuple):
@@ -182,7 +181,7 @@ class PrefixShadow:
         if self._size.is_unified:
             over = cache.used_cells(sum([s.kv for s in running])) - self._size.n_ctx
             if over > 0:
-                cache.evict(max(over, self._size.n_ctx // _EVICTED_SHARE))
+                cache.evict(max(over, self._size.n_ctx // EVICTED_SHARE))
 
     def _let_go(self, sequence: Sequence) -> None:
         """A request has left its slot: one that has ended leaves what it held to the cache."""

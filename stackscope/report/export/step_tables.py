@@ -122,6 +122,10 @@ STEPS: Final = Table(
         field("settling", "bool", "", "The after-effects of a change were still being paid.", of="step.settling"),
         field("invalid_output", "bool", "", "Acceptance was synthetic: times are meaningful, text is not.",
               of="step.invalid_output"),
+        Column("delayed_phase", "text", "", "The phase that a causal probe delayed; unknown: the step was left alone.",
+               lambda row: None if row.step.delay is None else row.step.delay.phase),
+        Column("delay_ns", "int", "ns", "By how much; part of that phase's time.",
+               lambda row: None if row.step.delay is None else row.step.delay.ns),
         _account("target_weight_bytes", "B", "Weights that the target's forward read, by the ledger; like all that"
                  " follows unknown for a forward that was cut short, or a model of unknown geometry.", "target",
                  "weight_bytes"),

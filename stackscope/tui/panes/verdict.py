@@ -25,7 +25,8 @@ class VerdictPane(Pane):
         "stays until another leads clearly, so that it does not flicker. Where the name comes from the measured phase "
         "shares alone, the border says so: they tell which part of a step is long, not yet why.",
         formula="share = time of the part ÷ wall time, over the last seconds. Predictions are a ratio of tokens per "
-        "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases.",
+        "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases; where the first token "
+        "would surely come more than a tenth later, that stands beside it.",
         moves="The next best change is in the last line. Once it is made, the name above should change: relieving one "
         "bottleneck promotes the next.",
     )
@@ -101,7 +102,15 @@ def _suggestion(suggestion: Suggestion) -> Line:
         Span(printable(suggestion.label) or wanted(suggestion.changes), "accent"),
         Span(" "),
         *predicted(suggestion.predicted),
+        *_price(suggestion),
     )
+
+
+def _price(suggestion: Suggestion) -> Line:
+    """What is paid for the tokens with a later first one."""
+    if suggestion.price is None:
+        return ()
+    return (Span(" but TTFT ", "label"), *quantity(units.change(suggestion.price.value - 1), "warning"))
 
 
 def predicted(ratio: Ratio) -> Line:

@@ -1,0 +1,39 @@
+"""The verdict in words: what limits and on what grounds, what would help and what is paid for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
+from tests.tui.sessions import SESSIONS, calibrated, running
+from tests.tui.test_panes_words import words
+
+
+def test_the_verdict_says_on_what_grounds() -> None:
+    assert "from phase shares alone" in words("verdict", running(), 98, 3)
+    assert "not predicted from phase shares" in words("verdict", running(), 98, 3)
+    text = words("verdict", calibrated(), 118, 3)
+    assert "WEIGHT BANDWIDTH 68.0 % reading 165 MB per step at 14.1 of 17.2 GB/s measured" in text
+    assert "not compute: 70 % of the measured rate · KV: 4 % of the bytes · host: 6 %" in text
+    assert "next weights Q4_K_M +44 % [37, 52] draft length 3 +6.0 % [2.0, 9.0]" in text
+    assert "phase" not in text
+
+
+def test_a_change_that_first_tokens_pay_for_says_so() -> None:
+    price = Ratio(value=13.58, low=11.0, high=16.0)
+    fewer = Suggestion(
+        changes={"slots": 4}, predicted=Ratio(value=1.1, low=1.03, high=1.15), label="4 slots", price=price
+    )
+    verdict = msgspec.structs.replace(calibrated().verdict, next=(fewer,))
+    text = words("verdict", msgspec.structs.replace(running(), verdict=verdict), 118, 3)
+    assert "next 4 slots +10 % [3, 15] but TTFT +1,258 %" in text
+
+
+def test_without_a_name_the_verdict_says_why() -> None:
+    silent = msgspec.structs.replace(running(), verdict=Verdict(sentence="11 % of the time is unexplained"))
+    assert words("verdict", silent) == "11 % of the time is unexplained."
+
+
+def test_a_dead_engine_says_its_last_words_instead_of_a_verdict() -> None:
+    text = words("verdict", SESSIONS["dead"](), 78, 3)
+    assert text == "The engine died. Its last words: aborted"
