@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
 from stackscope.analysis.whatif.plans import MOST_DRIFT, DraftPlan, draft_plan
+from stackscope.analysis.whatif.predict import predict
 from tests.unit.whatif_engine import LotCurve
 from tests.unit.whatif_machine import CONFIG, stated_point, weights_only
 
@@ -37,3 +40,28 @@ def test_an_accident_does_not_turn_everything_over() -> None:
 
 def test_what_is_off_is_known_by_its_curve_alone() -> None:
     assert planned(1.0, config=CONFIG).tokens == pytest.approx(1.5)
+
+
+def test_how_drafts_go_on_is_not_sure_but_alike_at_all_lengths() -> None:
+    point = stated_point(weights_only, DRAFTING, curves={"draft": CURVE}, tokens_per_round=1.6)
+    plans = [draft_plan(point, msgspec.structs.replace(DRAFTING, draft_length=length)) for length in (3, 1)]
+    recorded, shorter = plans
+    assert not isinstance(recorded, str)
+    assert not isinstance(shorter, str)
+    assert recorded.level_error == pytest.approx(math.log(1.875 / 1.6) / 4, rel=0.01)
+    assert shorter.level_error == recorded.level_error
+    assert (recorded.error, shorter.error > 0.0) == (0.0, True)
+    steady = planned(1.875, length=3)
+    assert steady.level_error == pytest.approx(CURVE.error, rel=0.5)
+    assert planned(1.0, length=3, config=CONFIG).level_error == 0.0
+
+
+def test_switching_drafts_off_is_as_unsure_as_what_they_win() -> None:
+    known = stated_point(weights_only, DRAFTING, tokens_per_round=1.6)
+    unsure = stated_point(weights_only, DRAFTING, curves={"draft": CURVE}, tokens_per_round=1.6)
+    widths = []
+    for point in (known, unsure):
+        tokens = predict(point, {"speculation": "off"}).tokens
+        assert tokens is not None
+        widths.append(math.log(tokens.high / tokens.low))
+    assert widths[1] > widths[0] + 0.05

@@ -199,3 +199,24 @@ def test_a_header_begins_a_session_anew() -> None:
 def test_steps_without_a_forward_are_no_example() -> None:
     some = [step(n=n, start_ns=n * MS, phases=Phases(admit=MS)) for n in range(20)]
     assert isinstance(watching(*some).point(TIMES), str)
+
+
+def test_what_a_rebuild_has_computed_again_is_no_work_that_goes_on() -> None:
+    watch = watching(*steps(30))
+    watch.write(
+        ConfigEvent(at_ns=30 * MS, epoch=1, kind="rebuild", changes={"kv_type_k": ("f16", "q8_0")}, config=CONFIG)
+    )
+    again = step(prefill(0, new=130), prefill(1, new=80), n=30, start_ns=31 * MS)
+    watch.write(again)
+    for one in steps(20, first=31):
+        watch.write(one)
+    point = point_of(watch)
+    assert point.n_steps == 20
+    assert point.computed_per_token == pytest.approx(40 / 42)  # The prompts of 39 and 49.
+    # What is put back for want of cells is work like any other.
+    watch.write(step(prefill(2, new=500), n=51, start_ns=51 * MS))
+    assert point_of(watch).computed_per_token == pytest.approx(540 / 42)
+    # It is a request's own prompt again once that has ended.
+    watch.write(request((51 * MS, 1), id=0))
+    watch.write(msgspec.structs.replace(again, n=52, start_ns=52 * MS, work=again.work[:1]))
+    assert point_of(watch).n_steps == 22

@@ -280,7 +280,7 @@ def _timed(
         state=state,
         draft=draft,
         load=load,
-        tokens=draft.tokens * np.exp(draft.error * normals(draft.drafting.source)),
+        tokens=_tokens(draft),
         whole_tokens=whole * (1.0 if point.tokens_per_round is None else point.tokens_per_round),
         plain=group("plain"),
         mixed=group("mixed"),
@@ -289,6 +289,13 @@ def _timed(
         first_steps=sums.first_steps,
         prompt_steps=sums.prompt_steps,
     )
+
+
+def _tokens(draft: DraftPlan) -> Array:
+    """Tokens per round: the point estimate, and draws."""
+    source = draft.drafting.source
+    drawn: Array = np.exp(draft.error * normals(source) + draft.level_error * normals(f"{source} level"))
+    return draft.tokens * drawn
 
 
 def _layout_spread(point: WorkingPoint, state: State, load: float, sums: _Sums) -> Array | float:

@@ -80,6 +80,8 @@ class DraftPlan(NamedTuple):
     """A: tokens per round of a sequence."""
     error: float = 0.0
     """Standard deviation of its logarithm."""
+    level_error: float = 0.0
+    """The same of how well the drafts in force do: all lengths of their source share it."""
     curve: AcceptanceCurve | None = None
     """Where it is from. `None`: recorded, or none is needed."""
 
@@ -88,7 +90,8 @@ def draft_plan(point: WorkingPoint, config: EngineConfig) -> DraftPlan | str:
     """Drafts under a configuration; or why their acceptance is not known."""
     if _drafts_as_recorded(point.config, config):
         recorded = Drafting(config.speculation, True, config.draft_length, whole=point.full_share)
-        return DraftPlan(recorded, 1.0 if point.tokens_per_round is None else point.tokens_per_round)
+        tokens_per_round = 1.0 if point.tokens_per_round is None else point.tokens_per_round
+        return DraftPlan(recorded, tokens_per_round, level_error=_level_error(point))
     if config.speculation == "off":
         return DraftPlan(Drafting())
     if config.speculation == "mtp":
@@ -120,20 +123,38 @@ def draft_plan(point: WorkingPoint, config: EngineConfig) -> DraftPlan | str:
     error = log_error(tokens)
     if not curve.is_replayed(length):
         error = math.hypot(error, CUT_ERROR)
-    return DraftPlan(drafting, _brought_to_now(point, source, curve, tokens), error, curve)
+    brought = _brought_to_now(point, source, tokens)
+    return DraftPlan(drafting, brought, error, _level_error(point) if brought != tokens.value else 0.0, curve)
 
 
-def _brought_to_now(point: WorkingPoint, source: DraftKind, curve: AcceptanceCurve, tokens: Estimate) -> float:
+def _brought_to_now(point: WorkingPoint, source: DraftKind, tokens: Estimate) -> float:
     """Tokens per round at another length of the drafts in force, as much better or worse as those do in the sample than
     over the time that the curve is of: both lengths are then of the same moment."""
-    config = point.config
-    if config.speculation != source or config.adaptive_draft or point.tokens_per_round is None:
-        return tokens.value
-    own = curve.tokens_per_round(config.draft_length)
-    if own is None or own.value <= 1.0 or config.synthetic_acceptance is not None:
+    own = _own(point)
+    if own is None or point.config.speculation != source or own.value <= 1.0 or point.tokens_per_round is None:
         return tokens.value
     factor = (point.tokens_per_round - 1.0) / (own.value - 1.0)
     return 1.0 + (tokens.value - 1.0) * min(max(factor, 1.0 / MOST_DRIFT), MOST_DRIFT)
+
+
+def _own(point: WorkingPoint) -> Estimate | None:
+    """Tokens per round of the drafts in force, by their curve. `None`: none are, or their length or tokens are not what
+    a curve is of."""
+    config = point.config
+    if config.adaptive_draft or config.synthetic_acceptance is not None:
+        return None
+    curve = point.curves.get(config.speculation) if config.speculation in ("ngram", "draft") else None
+    return None if curve is None else curve.tokens_per_round(config.draft_length)
+
+
+def _level_error(point: WorkingPoint) -> float:
+    """How far what the sample shows of the drafts in force may be from what they go on to do: texts differ, and it is of
+    few requests. As much as the curve is unsure, and a quarter of what the sample differs from it."""
+    own = _own(point)
+    if own is None or own.value <= 0.0 or not point.tokens_per_round:
+        return 0.0
+    apart = min(abs(math.log(point.tokens_per_round / own.value)), math.log(MOST_DRIFT))
+    return math.hypot(log_error(own), apart / 4.0)
 
 
 def _drafts_as_recorded(before: EngineConfig, after: EngineConfig) -> bool:

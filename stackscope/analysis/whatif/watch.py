@@ -45,6 +45,9 @@ class Watch:
         self._requests: deque[RequestRecord] = deque(maxlen=MOST_REQUESTS)
         self._shadows: dict[int | None, PrefixShadow] = {}
         self._since_ns = 0
+        self._last: StepRecord | None = None
+        self._put_back: set[int] = set()
+        """Requests that a rebuild interrupted, and that have not ended since."""
 
     @property
     def config(self) -> EngineConfig | None:
@@ -55,9 +58,11 @@ class Watch:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
         match record:
             case StepRecord():
-                if not record.aborted and not record.settling:
+                self._last = record
+                if not record.aborted and not record.settling and not self._makes_up(record):
                     self._steps.append(record)
             case RequestRecord():
+                self._put_back.discard(record.id)
                 if record.arrived_ns >= self._since_ns:
                     self._requests.append(record)
             case ConfigEvent():
@@ -116,10 +121,17 @@ class Watch:
             memory_bytes=memory,
         )
 
+    def _makes_up(self, step: StepRecord) -> bool:
+        """It computes again what a rebuild threw away: the price of the change, and no work that goes on."""
+        put_back = self._put_back
+        return bool(put_back) and any(work.phase == "prefill" and work.request in put_back for work in step.work)
+
     def _change(self, event: ConfigEvent) -> None:
         if event.kind == "refused":
             return
         self._standing.change(event)
+        if event.kind == "rebuild" and self._last is not None:
+            self._put_back |= {work.request for work in self._last.work}
         if event.changes:
             self._forget(event.at_ns + (event.duration_ns or 0))
 
