@@ -44,7 +44,8 @@ def stage(scenario: Scenario, models: Models, destination: Path) -> Staged:
         recorder = open_recording(Destination(destination, is_chosen=True), header)
         process.begin(header, recorder)
         with contextlib.closing(start_sampler(process, recorder_cpu_ns=lambda: recorder.cpu_ns)):
-            foreign = _Play(process, scenario, config, models).run()
+            # The header's configuration has what the engine made of it, such as the number of threads.
+            foreign = _Play(process, scenario, header.config or config, models).run()
             process.stop()
             with contextlib.suppress(StopIteration):
                 list(process.items())
