@@ -14,6 +14,7 @@ from stackscope import config as settings
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import teller, weights_finder, with_target
 from stackscope.commands.experiment_progress import ExperimentProgress
+from stackscope.commands.experiment_reports import ABLATION, ablation_report
 from stackscope.commands.experiment_traffic import DEFAULTS, QUICK_REQUESTS, REQUESTS, with_lengths
 from stackscope.commands.interrupts import SIGNALLED, Interrupts
 from stackscope.errors import StackscopeError, UsageError
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from stackscope.experiments.state import CellRun
     from stackscope.toggles import EngineConfig
 
-KIND: Final = "ablation"
+KIND: Final = ABLATION
 
 WEIGHTS: Final = "Q8_0"
 
@@ -222,25 +223,12 @@ class _Conducted:
         for cell, figures in judged.items():
             self._state.judge(cell, figures)
 
-    def _limits(self) -> dict[int, str]:
-        """What the namer says limits each cell, by its last recording; a cell of which it says nothing is not there."""
-        last = {run.cell: run.recording for run in self._state.runs if run.recording is not None}
-        named = {cell: explained.limits_of(self._folder / name) for cell, name in last.items()}
-        return {cell: name for cell, name in named.items() if name is not None}
-
     def _is_stopping(self) -> bool:
         return self._interrupts.received is not None
 
     def _report(self) -> None:
-        plan, runs = self._plan, self._state.runs
-        found = report.AblationReport(
-            plan=plan,
-            result=effects.analyse(plan, runs, self._state.predictions, self._limits(), self._state.quality),
-            predictions=self._state.predictions,
-            n_runs=len(runs),
-            notes=(*dict.fromkeys(note for run in runs for note in run.notes), *self._notes),
-            folder=self._folder,
-            is_interrupted=self._is_stopping(),
+        found = ablation_report(
+            self._plan, self._state, self._folder, notes=self._notes, is_interrupted=self._is_stopping()
         )
         if self._is_json:
             output.write(msgspec.json.encode(report.document(found)).decode() + "\n")

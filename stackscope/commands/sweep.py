@@ -14,6 +14,7 @@ from stackscope import config as settings
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import teller, weights_finder, with_target
 from stackscope.commands.experiment_progress import ExperimentProgress, left
+from stackscope.commands.experiment_reports import SWEEP, sweep_report
 from stackscope.commands.experiment_traffic import DEFAULTS, REQUESTS, with_lengths
 from stackscope.commands.interrupts import SIGNALLED, Interrupts
 from stackscope.engine.allowances import Allowances
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from stackscope.experiments.search_space import Axis
     from stackscope.toggles import EngineConfig
 
-KIND: Final = "sweep"
+KIND: Final = SWEEP
 LEAST_BUDGET: Final = 4
 QUALITY: Final = frozenset({AGREEMENT, DIVERGENCE})
 
@@ -256,14 +257,8 @@ class _Conducted:
         return self._interrupts.received is not None
 
     def _report(self) -> None:
-        runs = with_quality(self._state.runs, self._state.quality)
-        found = report.SweepReport(
-            plan=self._plan,
-            result=results.analyse(self._plan, runs, results.guesses_of(self._state.predictions, len(self._space))),
-            predictions=self._state.predictions,
-            notes=(*dict.fromkeys(note for run in runs for note in run.notes), *self._notes),
-            folder=self._folder,
-            is_interrupted=self._is_stopping(),
+        found = sweep_report(
+            self._plan, self._state, self._folder, notes=self._notes, is_interrupted=self._is_stopping()
         )
         if self._is_json:
             output.write(msgspec.json.encode(report.document(found)).decode() + "\n")

@@ -7,7 +7,7 @@ kill cut off is dropped; the run it was for is then missing, and is run again.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -158,8 +158,20 @@ class StateFile:
         self.close()
 
 
-def read(folder: Path) -> tuple[str, dict[str, Any], list[CellRun]]:
-    """(kind, plan, runs) of an experiment that may be going on. Raises `SessionFileError`."""
+class Stored(NamedTuple):
+    """An experiment as far as it has come."""
+
+    kind: str
+    plan: dict[str, Any]
+    """As plain JSON types."""
+    runs: list[CellRun]
+    predictions: dict[int, Prediction]
+    """By cell, like `quality`."""
+    quality: dict[int, dict[str, float]]
+
+
+def read(folder: Path) -> Stored:
+    """An experiment that may be going on. Raises `SessionFileError`."""
     path = folder / NAME
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -168,7 +180,15 @@ def read(folder: Path) -> tuple[str, dict[str, Any], list[CellRun]]:
     if not lines:
         raise SessionFileError(f"{path} has no plan.")
     stored, results = _decoded(lines, path)
-    return stored.kind, stored.plan, [line for line in results if isinstance(line, CellRun)]
+    if stored.format != FORMAT:
+        raise SessionFileError(f"{path} is of another version of Stackscope ({stored.stackscope}).")
+    return Stored(
+        kind=stored.kind,
+        plan=stored.plan,
+        runs=[line for line in results if isinstance(line, CellRun)],
+        predictions={line.cell: line.prediction for line in results if isinstance(line, CellPrediction)},
+        quality={line.cell: line.figures for line in results if isinstance(line, CellQuality)},
+    )
 
 
 def _whole_lines(descriptor: int) -> list[bytes]:

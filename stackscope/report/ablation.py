@@ -67,31 +67,31 @@ def shown(report: AblationReport, width: int) -> Text:
         blocks.append(_ratios(result, width))
         blocks += figure_table(result, width)
         blocks.append(_verdict(result, report.plan, width))
-    blocks.append([row("note", [note], width, style="yellow") for note in _notes(report)])
+    blocks.append([row("note", [note], width, style="yellow") for note in notes_of(report)])
     blocks.append(_where(report, width))
     return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
 
 
 def _title(report: AblationReport, width: int) -> list[Text]:
+    (model, *rest), *lines = title_phrases(report)
+    return [hang(Text(), [Text(model, style="bold"), *rest], width), *[hang(Text(), line, width) for line in lines]]
+
+
+def title_phrases(report: AblationReport) -> list[list[str]]:
+    """What was done, in lines of phrases: models, traffic, blocks."""
     plan, result = report.plan, report.result
     n_cells = len(plan.cells)
     done = "no whole block" if result is None else units.counted(result.n_blocks, "block")
     warm = units.counted(warmup_requests(plan.workload), "request")
-    names: list[str | Text] = [Text(_stem(plan.base.model), style="bold")]
-    if plan.base.draft_model is not None:
-        names.append(f"draft {_stem(plan.base.draft_model)}")
+    drafts = [] if plan.base.draft_model is None else [f"draft {_stem(plan.base.draft_model)}"]
     return [
-        hang(Text(), names, width),
-        hang(Text(), describe(plan.workload).split(" · "), width),
-        hang(
-            Text(),
-            [
-                f"{done} of {units.counted(n_cells, 'cell')}, each in every block once, in random order",
-                units.counted(report.n_runs, "run"),
-                f"{warm} before each to warm up",
-            ],
-            width,
-        ),
+        [_stem(plan.base.model), *drafts],
+        describe(plan.workload).split(" · "),
+        [
+            f"{done} of {units.counted(n_cells, 'cell')}, each in every block once, in random order",
+            units.counted(report.n_runs, "run"),
+            f"{warm} before each to warm up",
+        ],
     ]
 
 
@@ -105,7 +105,7 @@ def interval_text(contrast: Contrast, nominal: float) -> str:
     return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
 
 
-def _named(result: Ablation) -> dict[int, str]:
+def named_cells(result: Ablation) -> dict[int, str]:
     """Cells with their numbers: a single setting by its label, a combination by the numbers of its settings."""
     numbers = {cell.cell: index for index, cell in enumerate(result.cells)}
     found = {}
@@ -116,7 +116,7 @@ def _named(result: Ablation) -> dict[int, str]:
 
 
 def _speed_ups(result: Ablation, width: int) -> list[Text]:
-    names = _named(result)
+    names = named_cells(result)
     header = ["cell", "tok/s", f"speed-up [{result.confidence * 100:.0f} %]", "predicted", "limited by"]
     rows = [
         [
@@ -176,7 +176,7 @@ def _interactions_narrow(result: Ablation, width: int) -> list[Text]:
 
 def _ratios(result: Ablation, width: int) -> list[Text]:
     """Latencies and memory relative to the baseline: below 1 is less."""
-    names = _named(result)
+    names = named_cells(result)
     cells = [cell for cell in result.cells if cell.cell != 0 and cell.ratios]
     known = [name for name in RATIO_NAMES if any(name in cell.ratios for cell in cells)]
     lines: list[Text] = []
@@ -198,7 +198,8 @@ def _verdict(result: Ablation, plan: Plan, width: int) -> list[Text]:
     return [row("verdict" if index == 0 else "", [line], width) for index, line in enumerate(verdict(result, plan))]
 
 
-def _notes(report: AblationReport) -> list[str]:
+def notes_of(report: AblationReport) -> list[str]:
+    """What the reader should know before believing a figure."""
     notes = list(report.notes)
     result, plan = report.result, report.plan
     whys = dict.fromkeys(one.reason for one in report.predictions.values() if one.tokens is None and one.reason)
@@ -232,7 +233,7 @@ def document(report: AblationReport) -> dict[str, Any]:
         "folder": str(report.folder),
         "runs": report.n_runs,
         "interrupted": report.is_interrupted,
-        "notes": _notes(report),
+        "notes": notes_of(report),
         "blocks": 0 if result is None else result.n_blocks,
         "confidence": None if result is None else result.confidence,
         "disturbed_runs": None if result is None else result.n_disturbed,

@@ -66,23 +66,29 @@ def figure_table(result: Ablation, width: int) -> list[list[Text]]:
     at_once = max(1, (width - LABEL) // COLUMN)
     numbered = list(enumerate(result.cells))
     tables = [_table(numbered[first : first + at_once]) for first in range(0, len(numbered), at_once)]
-    told = "Medians over blocks of each run's value; tokens per second geometric means; n over all runs. "
-    if any(mark_of(cell, name) for cell in result.cells for _, name, _ in ROWS):
-        told += "* Of so few values in a run, the p95 is no more than the largest."
-    tables[-1].append(hang(Text(), [told.strip()], width, style="dim"))
+    tables[-1].append(hang(Text(), [note_of(result)], width, style="dim"))
     return tables
+
+
+def note_of(result: Ablation) -> str:
+    """What the figures of a cell are."""
+    told = "Medians over blocks of each run's value; tokens per second geometric means; n over all runs."
+    if any(mark_of(cell, name) for cell in result.cells for _, name, _ in ROWS):
+        told += " * Of so few values in a run, the p95 is no more than the largest."
+    return told
 
 
 def _table(cells: Sequence[tuple[int, Cell]]) -> list[Text]:
     rows = []
     for label, name, show in ROWS:
         if name in ALWAYS or any(name in cell.figures for _, cell in cells):
-            rows.append([label, *(_shown(cell, name, show) for _, cell in cells)])
+            rows.append([label, *(shown_figure(cell, name, show) for _, cell in cells)])
     made = columns(["cell", *(str(index) for index, _ in cells)], rows, first_width=LABEL - 2)
     return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
 
 
-def _shown(cell: Cell, name: str, show: Callable[[float], str]) -> str:
+def shown_figure(cell: Cell, name: str, show: Callable[[float], str]) -> str:
+    """A figure of a cell as text."""
     figure = cell.figures.get(name)
     return units.UNKNOWN if figure is None else f"{show(figure.value)}{mark_of(cell, name)}"
 

@@ -61,7 +61,7 @@ def shown(report: SweepReport, width: int) -> Text:
         blocks.append([hang(Text(), ["Nothing has run yet."], width)])
     else:
         blocks += [_table(report, width), _winner(report, width), _pairs(result, width)]
-    blocks.append([row("cannot run", [f"{label}: {why}"], width, style="yellow") for label, why in _refusals(report)])
+    blocks.append([row("cannot run", [f"{label}: {why}"], width, style="yellow") for label, why in refusals(report)])
     blocks.append([row("note", [note], width, style="yellow") for note in report.notes])
     lines = [row("results", [str(report.folder)], width)]
     if report.is_interrupted:
@@ -71,6 +71,11 @@ def shown(report: SweepReport, width: int) -> Text:
 
 
 def _title(report: SweepReport, width: int) -> list[Text]:
+    return [hang(Text(), line, width) for line in title_phrases(report)]
+
+
+def title_phrases(report: SweepReport) -> list[list[str]]:
+    """What was done, in lines of phrases: traffic, configurations, runs and goals."""
     plan, result = report.plan, report.result
     how = "all in every block, in random order"
     if plan.budget is not None:
@@ -79,13 +84,9 @@ def _title(report: SweepReport, width: int) -> list[Text]:
     goals = ", ".join(_called(name) for name in plan.goals.objectives)
     limits = "".join(f", {constraint.text}" for constraint in plan.goals.constraints)
     return [
-        hang(Text(), describe(plan.workload).split(" · "), width),
-        hang(Text(), [f"{units.counted(result.n_configurations, 'configuration')}, {how}"], width),
-        hang(
-            Text(),
-            [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
-            width,
-        ),
+        describe(plan.workload).split(" · "),
+        [f"{units.counted(result.n_configurations, 'configuration')}, {how}"],
+        [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
     ]
 
 
@@ -196,12 +197,16 @@ def _spelled(flags: str, value: Setting) -> list[str]:
 
 
 def _pairs(result: SweepResult, width: int) -> list[Text]:
-    if result.n_pairs == 0:
-        return [row("pairs", ["no two changes ran alone and together in three blocks, so none can be judged"], width)]
     if not result.pairs:
-        looked = units.counted(result.n_pairs, "pair")
-        return [row("pairs", [f"of {looked}, none helps alone and hurts together, as far as can be told"], width)]
+        return [row("pairs", [no_pairs(result)], width)]
     return [row("hurts" if index == 0 else "", [pair_text(pair)], width) for index, pair in enumerate(result.pairs)]
+
+
+def no_pairs(result: SweepResult) -> str:
+    """Why no pair is told."""
+    if result.n_pairs == 0:
+        return "no two changes ran alone and together in three blocks, so none can be judged"
+    return f"of {units.counted(result.n_pairs, 'pair')}, none helps alone and hurts together, as far as can be told"
 
 
 def pair_text(pair: HurtingPair) -> str:
@@ -212,7 +217,8 @@ def pair_text(pair: HurtingPair) -> str:
     )
 
 
-def _refusals(report: SweepReport) -> list[tuple[str, str]]:
+def refusals(report: SweepReport) -> list[tuple[str, str]]:
+    """(configuration, why it cannot run); of those refused beforehand, the first few."""
     known = {one for one, _ in report.result.refused}
     space = report.plan.configurations
     beforehand = [(space[cell].label, "refused beforehand") for cell in report.plan.refused[:4]]
@@ -258,7 +264,7 @@ def document(report: SweepReport) -> dict[str, Any]:
             for pair in result.pairs
         ],
         "pairs_judged": result.n_pairs,
-        "refused": [list(one) for one in _refusals(report)],
+        "refused": [list(one) for one in refusals(report)],
         "predictions": {str(cell): msgspec.to_builtins(one) for cell, one in report.predictions.items()},
         "notes": list(report.notes),
     }

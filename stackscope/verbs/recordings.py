@@ -45,7 +45,7 @@ def report(
     config: Path | None = None,
     **given: object,
 ) -> None:
-    """Write a report of one recording, or of several side by side: Markdown, or one HTML page with charts.
+    """Write a report of a recording, of several held against the first, or of an experiment: Markdown, or an HTML page.
 
     Without --output: Markdown, to standard output.
     """
@@ -61,7 +61,11 @@ def report(
 def report_parameters() -> list[inspect.Parameter]:
     """The options of `report`: its own, and what counts as a good request."""
     own = (
-        ("recordings", typer.Argument(..., help="Recordings of runs.", metavar="FILE..."), list[Path]),
+        (
+            "recordings",
+            typer.Argument(..., help="Recordings of runs, or the folder of an ablation or a sweep.", metavar="FILE..."),
+            list[Path],
+        ),
         ("output", typer.Option(None, "--output", "-o", help="File to write.", metavar="OUT.html|OUT.md"), Path | None),
         ("replace", typer.Option(False, "--replace", help="Write over a file that is already there."), bool),
     )

@@ -55,7 +55,7 @@ def test_what_was_interrupted_anywhere_goes_on_with_what_is_missing(tmp_path: Pa
         with StateFile.open(folder, "ablation", asked) as state:
             conduct(state, asked.cells, asked.blocks, 7, run=until(100, ran), is_enough=never)
         assert ran == whole
-        assert [(one.block, one.cell) for one in read(folder)[2]] == whole
+        assert [(one.block, one.cell) for one in read(folder).runs] == whole
 
 
 def test_a_plan_is_stored_and_another_one_is_refused_by_name(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import __version__
 from stackscope.analysis.metrics import cost, latency, load, speculation
+from stackscope.report.page import versus
 from stackscope.report.page.charts import groups
 from stackscope.report.page.frame import figure
 from stackscope.report.page.legend import legend
@@ -32,7 +33,9 @@ from stackscope.report.page.wording import percentile, quantity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stackscope.analysis.comparing.comparison import Comparison
     from stackscope.report.page.charts import Group
+    from stackscope.report.page.document import Document, Section
     from stackscope.report.page.gather import SessionFigures
     from stackscope.report.page.tables import Table
 
@@ -40,23 +43,39 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';
 """What a browser may load for the page: nothing, beside the styles in it."""
 
 
-def page(sessions: Sequence[SessionFigures]) -> str:
-    """The whole page."""
-    title = f"Stackscope report: {_subject(sessions)}"
+def page(sessions: Sequence[SessionFigures], comparison: Comparison | None = None) -> str:
+    """The whole page of recordings. `comparison` holds them against the first; `None`: there is none."""
     drawn = groups(sessions)
-    links = [element("a", escaped(group.title), href=f"#{group.name}") for group in drawn]
-    links = [element("a", "Figures", href="#figures"), *links, element("a", "Every metric", href="#every"),
-             element("a", "Terms", href="#terms")]  # fmt: skip
+    held = versus.sections(comparison)
+    links = [
+        *[(one.name, one.title) for one in held], ("figures", "Figures"),
+        *[(group.name, group.title) for group in drawn], ("every", "Every metric"), ("terms", "Terms"),
+    ]  # fmt: skip
+    content = [*_warnings(notes(sessions)), *_sections(sessions, drawn, held)]
+    return _whole(_subject(sessions), list(_about(sessions)), links, content)
+
+
+def document_page(document: Document) -> str:
+    """The whole page of anything else."""
+    links = [(one.name, one.title) for one in document.sections]
+    content = [*_warnings(document.notes), *[part for one in document.sections for part in _section(one)]]
+    return _whole(document.subject, document.about, links, content)
+
+
+def _whole(subject: str, about: Sequence[str], links: Sequence[tuple[str, str]], content: Sequence[str]) -> str:
+    """A page around its content. `links` are (name, title) of its sections."""
     body = [
         element(
             "header",
             element("p", "Stackscope report", class_="muted"),
-            element("h1", escaped(_subject(sessions))),
-            *[element("p", escaped(line), class_="muted") for line in _about(sessions)],
-            element("nav", *links, aria_label="Sections"),
+            element("h1", escaped(subject)),
+            *[element("p", escaped(line), class_="muted") for line in about],
+            element(
+                "nav", *[element("a", escaped(title), href=f"#{name}") for name, title in links], aria_label="Sections"
+            ),
             class_="top",
         ),
-        element("main", *_warnings(sessions), *_sections(sessions, drawn)),
+        element("main", *content),
         element("footer", escaped(f"Made by Stackscope {__version__}. This page holds everything that it shows.")),
     ]
     head = element(
@@ -65,10 +84,21 @@ def page(sessions: Sequence[SessionFigures]) -> str:
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", escaped(title)),
+        element("title", escaped(f"Stackscope report: {subject}")),
         element("style", sheet()),
     )
     return f"<!DOCTYPE html>\n{element('html', head, element('body', *body), lang='en')}\n"
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield element("h2", escaped(section.title), id=section.name)
+    for told in section.told:
+        yield element("p", escaped(told))
+    if section.charts:
+        charts = [figure(chart, f"{section.name}-{place}") for place, chart in enumerate(section.charts)]
+        yield element("div", *charts, class_="charts")
+    for table in section.tables:
+        yield element("h3", escaped(table.title)) + _table(table)
 
 
 def _subject(sessions: Sequence[SessionFigures]) -> str:
@@ -90,13 +120,14 @@ def _about(sessions: Sequence[SessionFigures]) -> Iterator[str]:
         yield str(workload)
 
 
-def _warnings(sessions: Sequence[SessionFigures]) -> Iterator[str]:
-    found = notes(sessions)
+def _warnings(found: Sequence[str]) -> Iterator[str]:
     if found:
         yield element("ul", *[element("li", escaped(note)) for note in found], class_="warnings")
 
 
-def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group]) -> Iterator[str]:
+def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: Sequence[Section]) -> Iterator[str]:
+    for section in held:
+        yield from _section(section)
     yield element("h2", "Figures", id="figures")
     if len(sessions) == 1:
         yield _cards(sessions[0])

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stackscope import __version__
+from stackscope.report.page import versus
 from stackscope.report.page.legend import TERMS
 from stackscope.report.page.tables import (
     LETTERS,
@@ -24,6 +25,8 @@ from stackscope.report.page.tables import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stackscope.analysis.comparing.comparison import Comparison
+    from stackscope.report.page.document import Document, Section
     from stackscope.report.page.gather import SessionFigures
     from stackscope.report.page.tables import Table
 
@@ -35,20 +38,46 @@ _LINKED: Final = re.compile(r"(?i)\b(?:https?|ftp|mailto|www)(?=[:.])|[@#](?=\w)
 behind it, keeps it from that."""
 
 
-def markdown(sessions: Sequence[SessionFigures]) -> str:
-    """The whole report."""
+def markdown(sessions: Sequence[SessionFigures], comparison: Comparison | None = None) -> str:
+    """The whole report of recordings. `comparison` holds them against the first; `None`: there is none."""
     names = [session.path.name for session in sessions]
     if len(names) > 1:
         names = [f"{LETTERS[place]} {name}" for place, name in enumerate(names)]
-    parts = [f"# Stackscope: {plain(' · '.join(names))}"]
-    warnings = notes(sessions)
-    if warnings:
-        parts.append("\n".join(f"> - {plain(note)}" for note in warnings))
+    parts = [*_head(" · ".join(names), notes(sessions))]
+    for section in versus.sections(comparison):
+        parts += _section(section)
     parts += _tables(sessions)
     parts.append(_folded("Every metric with its formula", [_titled(table, 3) for table in every(sessions)]))
     parts.append(_folded("Terms", ["\n".join(f"- **{plain(term)}**: {plain(told)}" for term, told in TERMS)]))
-    parts.append(f"Made by Stackscope {plain(__version__)}.")
-    return "\n\n".join(parts) + "\n"
+    return _whole(parts)
+
+
+def document_markdown(document: Document) -> str:
+    """The whole report of anything else."""
+    parts = [*_head(document.subject, document.notes), *map(plain, document.about)]
+    for section in document.sections:
+        parts += _section(section)
+    return _whole(parts)
+
+
+def _head(subject: str, warnings: Sequence[str]) -> Iterator[str]:
+    yield f"# Stackscope: {plain(subject)}"
+    if warnings:
+        yield "\n".join(f"> - {plain(note)}" for note in warnings)
+
+
+def _whole(parts: Sequence[str]) -> str:
+    return "\n\n".join([*parts, f"Made by Stackscope {plain(__version__)}."]) + "\n"
+
+
+def _section(section: Section) -> Iterator[str]:
+    """Its words and tables; what a picture would show is in them."""
+    if not section.told and not section.tables:
+        return
+    yield f"## {plain(section.title)}"
+    yield from map(plain, section.told)
+    for table in section.tables:
+        yield _titled(table, 3)
 
 
 def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stackscope.toggles import EngineConfig
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-WORDS: Final = ("change", "remark", "changed", "formula")
+WORDS: Final = ("change", "remark", "changed", "formula", "limited by", "stands")
 """Heads of columns that hold words among figures."""
 MOST_SESSIONS: Final = 8
 """Side by side: more colours cannot be told apart, and more columns cannot be read."""
@@ -283,7 +283,7 @@ def differences(sessions: Sequence[SessionFigures]) -> Table | None:
         title="What differs",
         head=("", *letters(sessions)),
         rows=tuple(rows),
-        note="Settings are those at the start. Two runs differ by chance, too: nothing is judged here.",
+        note="Settings are those at the start.",
         is_text=True,
     )
 
