@@ -226,6 +226,21 @@ def test_a_need_is_not_named_beside_a_loss_of_more_that_nothing_confirms() -> No
     )
 
 
+def test_a_slower_probe_alone_is_no_throttle() -> None:
+    slower = Machine(compute=0.8, foreign_cores=0.0, cpu_share=1.0)
+    felt = msgspec.structs.replace(window(weights=8.0, excess=2.0), machine=slower)
+    assert named(felt)[0] == "throttle"
+    # Sampling takes most of the time, and forwards are as fast as ever.
+    unfelt = msgspec.structs.replace(window(weights=2.0, sample=8.0), machine=slower)
+    unfelt = msgspec.structs.replace(unfelt, batching=msgspec.structs.replace(unfelt.batching, per_output_ns=8 * MS))
+    assert named(unfelt)[0] == "sampling"
+    throttle = next(one for one in judge(felt).findings if one.cause == "throttle")
+    assert throttle.is_confirmed
+    quarter = msgspec.structs.replace(window(weights=9.5, excess=0.5), machine=slower)
+    throttle = next(one for one in judge(quarter).findings if one.cause == "throttle")
+    assert throttle.against == "forwards take 1.05× of what an undisturbed machine needs: less than computing slowed"
+
+
 def taxed(tokens: int, hits: int, spared: float | None) -> Evidence:
     """A fifth of the time goes to cells of idle prefixes, half of it to attention."""
     evidence = window(weights=3.0, attention=5.0, resident=2.0)

@@ -32,6 +32,8 @@ QUOTA: Final = 0.05
 SLOWER: Final = 0.9
 """A probe below this share of its undisturbed level says that the machine is slower. On two Zen 3 cores, work inside
 the caches on the other one leaves 0.85 to 1 of both levels, and reading memory there 0.3 to 0.6 of reading."""
+FELT: Final = 0.25
+"""Of what a probe has slowed down by, the part that forwards have to as well."""
 ALIKE: Final = 1.05
 """Levels no further apart than this have fallen together, as when clocks fall."""
 STOPPED_NS: Final = 2_000_000
@@ -94,8 +96,10 @@ def throttle(evidence: Evidence, slices: Slices) -> Claim:
     else:
         amount = slices.take("throttle", slices.left["excess"], ("excess",))
     share = slices.share(amount)
+    is_by_probe_alone = not (has_quota or is_held or _is_stopped(evidence))
+    doubt = _unfelt(machine.compute, evidence.slowdown, "computing", evidence) if is_by_probe_alone else None
     return found(
-        "throttle", kind="loss", share=share, doubt=None,
+        "throttle", kind="loss", share=share, doubt=doubt,
         claim=f"being throttled takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             f"a quota held the engine up in {units.percent(quota)} of its periods" if has_quota else None,
@@ -191,12 +195,8 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
     share, slowdown = slices.share(amount), evidence.slowdown
     # Of how many times as long: where threads were held up as well, what that does not explain.
     rest = None if slowdown is None else slowdown * (machine.cpu_share or 1.0 if is_held_up else 1.0)
-    is_slow = rest is not None and rest >= 1.0 + 0.25 * (1.0 / machine.read - 1.0)
-    doubt = None
-    if evidence.is_reference_calm and slowdown is not None and not is_slow:
-        doubt = f"forwards take {units.ratio(rest)} of what an undisturbed machine needs: less than reading slowed"
     return found(
-        cause, kind="loss", share=share, doubt=doubt,
+        cause, kind="loss", share=share, doubt=_unfelt(machine.read, rest, "reading", evidence),
         claim=f"others reading memory takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             f"a probe reads {units.bandwidth(machine.read_bytes_per_s)}, {units.percent(machine.read)} of what it does "
@@ -207,6 +207,16 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
         counterfactual=without(evidence, amount),
         falsifier="the probe recovers and the step does not",
     )  # fmt: skip
+
+
+def _unfelt(level: float | None, slowdown: float | None, what: str, evidence: Evidence) -> str | None:
+    """What keeps a slower probe from confirming anything: against the model of an undisturbed machine, forwards have not
+    slowed down by a quarter as much."""
+    if level is None or level <= 0.0 or slowdown is None or not evidence.is_reference_calm:
+        return None
+    if slowdown >= 1.0 + FELT * (1.0 / level - 1.0):
+        return None
+    return f"forwards take {units.ratio(slowdown)} of what an undisturbed machine needs: less than {what} slowed"
 
 
 def _take_held_up(cause: Cause, evidence: Evidence, slices: Slices, *, only_excess: bool = False) -> float:
