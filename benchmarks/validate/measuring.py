@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.validate.scenarios import ENGINE, FAULTY, Block, Scenario, fixed, visits
+from benchmarks.validate.scenarios import FAULTY, Block, Scenario, fixed, visits
 from stackscope.workload.spec import Length, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ TAU_TRAFFIC: Final = WorkloadSpec(
 
 def tau_name(source: str, length: int) -> str:
     """The scenario with real drafts of a length."""
-    return f"{source} drafts of {length}"
+    return f"{source}, {length} drafted"
 
 
 def _drafting(kind: str, length: int) -> Scenario:
@@ -132,21 +132,18 @@ def _drafting(kind: str, length: int) -> Scenario:
     )  # fmt: skip
 
 
-def _undrafted(name: str, *, engine: str = ENGINE, workload: WorkloadSpec = TAU_TRAFFIC) -> Scenario:
-    """Without drafts, while shadows guess beside."""
-    return Scenario(
-        name=name, goal="tau", stand="small", workload=workload, settings={"draft_length": 3}, engine=engine,
-        blocks=(Block(seconds=60.0),), is_quick=workload is TAU_TRAFFIC,
-    )  # fmt: skip
-
-
 FOLLOWED: Final = "no drafts, all followed"
 """The requests of the sessions with drafts, each of them followed by both shadows."""
-WITHOUT: Final[dict[DraftKind, str]] = {"ngram": "no drafts", "draft": "no drafts, longer"}
-"""By source, the session in which shadows have the time that they have: a hundredth, which is little for a model."""
+SAMPLED: Final = "no drafts, some followed"
+"""Requests of the same kind, of which shadows follow what they have time for: a hundredth of it is theirs."""
 TAU: Final = (
-    _undrafted(FOLLOWED, engine=FAULTY + "FollowsAll"),
-    _undrafted(WITHOUT["ngram"]),
-    _undrafted(WITHOUT["draft"], workload=fixed("code", 96, 128, 2)),
+    Scenario(
+        name=FOLLOWED, goal="tau", stand="small", workload=TAU_TRAFFIC, settings={"draft_length": 3},
+        engine=FAULTY + "FollowsAll", blocks=(Block(seconds=60.0),), is_quick=True,
+    ),
+    Scenario(
+        name=SAMPLED, goal="tau", stand="small", workload=fixed("code", 96, 128, 2), settings={"draft_length": 3},
+        blocks=(Block(seconds=60.0),),
+    ),
     *(_drafting(kind, length) for kind in SOURCES for length in TAU_LENGTHS),
-)
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchmarks.validate import figures, measuring, naming, score_naming, score_tau, score_time, score_toggles
@@ -13,7 +14,7 @@ from benchmarks.validate.reading import read
 from stackscope.analysis.whatif.baselines import Roofline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from benchmarks.validate.figures import Judged, Named
     from benchmarks.validate.reading import Recording
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from benchmarks.validate.score_time import Predicted
     from benchmarks.validate.score_toggles import Toggle
     from benchmarks.validate.state import Folder
-    from stackscope.records import AnyRecord, DraftKind, StepRecord
+    from stackscope.records import AnyRecord, StepRecord
 
 EVERY: Final = 8
 """Of so many recordings, the checks of bytes and FLOPs look at one,"""
-SPECIAL: Final = 6
-"""and at so many of those that have what few have."""
+SPECIAL: Final = 3
+"""and at so many of each kind of those that have what few have."""
 DELAY_TOLERANCE: Final = 0.05
 TAU_GOAL: Final = 0.01
 """Of a replay over the very requests that were drafted for."""
@@ -72,7 +73,8 @@ class Scores:
         self._folder = folder
         self._notes: list[str] = []
         self._checked: list[Recording] = []
-        self._n_read = self._n_special = 0
+        self._n_read = 0
+        self._special: Counter[str] = Counter()
 
     def all(self) -> Scored:
         """Every figure that there are recordings for."""
@@ -86,9 +88,9 @@ class Scores:
         found = read(path)
         self._n_read += 1
         # What only some have, several passes and requests that were put back, catches most.
-        is_special = _is_special(found) and self._n_special < SPECIAL
-        self._n_special += is_special
-        if is_special or self._n_read % EVERY == 1:
+        kinds = [kind for kind in _special(found) if self._special[kind] < SPECIAL]
+        self._special.update(kinds)
+        if kinds or self._n_read % EVERY == 1:
             self._checked.append(found)
         return found
 
@@ -200,11 +202,11 @@ class Scores:
             Row("larger doses do more", figures.share(sum(map(figures.is_monotone, families)), len(families))),
         ]  # fmt: skip
 
-    def _followed(self, without: Mapping[DraftKind, str]) -> list[Following]:
+    def _followed(self, without: str) -> list[Following]:
         """By source, the requests without drafts, in a session of that name, and with drafts of several lengths."""
         found = []
+        undrafted = self._recording(without)
         for source in measuring.SOURCES:
-            undrafted = self._recording(without[source])
             by_length: dict[int, list[AnyRecord]] = {}
             for length in measuring.TAU_LENGTHS:
                 recording = self._recording(measuring.tau_name(source, length))
@@ -216,7 +218,7 @@ class Scores:
 
     def _drafts(self) -> list[Row]:
         rows = []
-        for followed in self._followed(dict.fromkeys(measuring.SOURCES, measuring.FOLLOWED)):
+        for followed in self._followed(measuring.FOLLOWED):
             what = f"{followed.source}, {followed.share:.0%} of the tokens"
             least = min(followed.by_length)
             first = score_tau.happened(followed.by_length[least])
@@ -226,7 +228,7 @@ class Scores:
                 Row(f"τ at another length, replayed: worst error ({what})", _worst(_replay_errors(followed)),
                     at_most=TAU_GOAL, simpler=(("geometric acceptance", law),))
             )  # fmt: skip
-        for followed in self._followed(measuring.WITHOUT):
+        for followed in self._followed(measuring.SAMPLED):
             points: list[float] = []
             drafted = 0
             for length, records in followed.by_length.items():
@@ -244,7 +246,7 @@ class Scores:
         return rows
 
     def _checks(self) -> list[Row]:
-        seen = Seen(self._checked, self._followed(dict.fromkeys(measuring.SOURCES, measuring.FOLLOWED)))
+        seen = Seen(self._checked, self._followed(measuring.FOLLOWED))
         wrong = failures(Accounting(), seen)
         self._notes += [f"CHECK FAILED: {one}" for one in wrong]
         caught = [mutant.name for mutant in MUTANTS if failures(mutant, seen)]
@@ -308,8 +310,12 @@ def _delay_errors(scenario: Scenario, recording: Recording) -> list[float]:
     return [abs(gained / (scenario.delay_ms * 1e6) - 1)]
 
 
-def _is_special(recording: Recording) -> bool:
+def _special(recording: Recording) -> list[str]:
+    """What it has that few have: passes that all have outputs, which only split KV makes, and requests put back."""
     steps = [step for stretch in recording.stretches for step in stretch.steps]
-    is_ragged = any(len(step.passes) > 1 for step in steps)
-    is_put_back = any(request.requeues or request.preemptions for s in recording.stretches for request in s.requests)
-    return is_ragged or is_put_back
+    requests = [request for stretch in recording.stretches for request in stretch.requests]
+    found = {
+        "ragged": any(len(step.passes) > 1 and all(one.outputs for one in step.passes) for step in steps),
+        "put back": any(request.requeues or request.preemptions for request in requests),
+    }
+    return [kind for kind, has in found.items() if has]

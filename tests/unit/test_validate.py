@@ -370,7 +370,7 @@ def staged(folder: Folder) -> State:
         "toggles short": session.records,
         "lab alone": session.records,
         "no drafts, all followed": shadowed(LENGTHS),
-        "ngram drafts of 3": drafting(3),
+        "ngram, 3 drafted": drafting(3),
     }
     for one in EVERY:
         if one.name in by_name:
