@@ -225,6 +225,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _engine("--swa-full/--no-swa-full", "swa_full", "Keep sliding-window layers' cells beyond the window."),
     _engine("--threads", "threads", "Engine threads (the usable physical cores when not given)."),
     _engine("--shadows/--no-shadows", "shadows", "Find out beside the traffic what is off would do (1 % of the time)."),
+    _engine("--shadow-share", "shadow_share", "Part of the time that this may take (0.008, and 0.002 around it)."),
     _engine(
         "--causal-probes/--no-causal-probes",
         "causal_probes",

@@ -82,6 +82,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Engine threads. `None`: the physical cores that this process may use."""
     shadows: bool = True
     """Track beside the traffic what drafting and the prefix cache would do where they are off: 1 % of the time."""
+    shadow_share: float = 0.008
+    """Of the wall time, what shadows may take together: with the probes and a look at every step it is 1 %."""
     causal_probes: bool = False
     """Now and then delay one part of a step by a known time, to see how much later its end comes."""
 
@@ -106,7 +108,8 @@ class ToggleKind(StrEnum):
 LIVE_FIELDS: Final = frozenset(
     {
         "speculation", "draft_length", "adaptive_draft", "ngram_min", "ngram_max", "synthetic_acceptance",
-        "prefix_cache", "cache_tokens", "slots", "token_budget", "threads", "seed", "shadows", "causal_probes",
+        "prefix_cache", "cache_tokens", "slots", "token_budget", "threads", "seed", "shadows",
+        "shadow_share", "causal_probes",
     }
 )  # fmt: skip
 

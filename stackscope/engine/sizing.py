@@ -160,6 +160,11 @@ def _check_numbers(config: EngineConfig) -> None:
     if rate is not None:
         _require(0.0 <= rate <= 1.0, f"synthetic_acceptance is {rate}.", "Choose 0 to 1, or leave it out.")
     _require(
+        0.0 < config.shadow_share <= 1.0,
+        f"shadow_share is {config.shadow_share}.",
+        "Choose a part of the time, up to 1, or switch shadows off.",
+    )
+    _require(
         all(0.0 <= share < 1e9 for share in config.tensor_split),
         f"tensor_split {config.tensor_split} has a negative or absurd share.",
         "Give one non-negative number per device.",

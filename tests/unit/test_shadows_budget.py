@@ -7,16 +7,17 @@ from typing import Final
 import pytest
 
 from stackscope.engine.shadows import models
-from stackscope.engine.shadows.budget import FIRST_NS, SAVED_NS, SHARE, Budget, Purse
+from stackscope.engine.shadows.budget import FIRST_NS, SAVED_NS, Budget, Purse
 from stackscope.engine.shadows.models import ModelShadow
 from stackscope.engine.shadows.ngrams import NgramShadow
 from tests.unit.shadow_builders import FakeGuesses, Time, gain, request
 
 SECOND: Final = 1_000_000_000
+SHARE: Final = 0.008
 
 
 def test_the_share_is_paid_out_by_weight() -> None:
-    budget = Budget({"a": 3.0, "b": 1.0})
+    budget = Budget({"a": 3.0, "b": 1.0}, share=SHARE)
     budget.fill(0)
     budget.fill(SECOND // 10)
     paid = {name: purse.balance_ns - FIRST_NS for name, purse in budget.purses.items()}
@@ -24,7 +25,7 @@ def test_the_share_is_paid_out_by_weight() -> None:
 
 
 def test_what_one_cannot_hold_goes_to_the_others() -> None:
-    budget = Budget({"a": 1.0, "b": 1.0})
+    budget = Budget({"a": 1.0, "b": 1.0}, share=SHARE)
     budget.purses["b"].spend(40e6)
     budget.fill(0)
     budget.fill(2 * SECOND)
@@ -33,14 +34,14 @@ def test_what_one_cannot_hold_goes_to_the_others() -> None:
 
 
 def test_no_more_is_saved_than_a_purse_holds() -> None:
-    budget = Budget({"a": 1.0, "b": 2.0})
+    budget = Budget({"a": 1.0, "b": 2.0}, share=SHARE)
     budget.fill(0)
     budget.fill(1000 * SECOND)
     assert {purse.balance_ns for purse in budget.purses.values()} == {SAVED_NS}
 
 
 def test_a_purse_that_is_given_back_too_much_loses_nothing_by_being_filled() -> None:
-    budget = Budget({"a": 1.0})
+    budget = Budget({"a": 1.0}, share=SHARE)
     budget.purses["a"].spend(-2 * SAVED_NS)
     budget.fill(0)
     budget.fill(SECOND)
@@ -48,7 +49,7 @@ def test_a_purse_that_is_given_back_too_much_loses_nothing_by_being_filled() -> 
 
 
 def test_small_change_is_not_lost() -> None:
-    budget = Budget({"a": 1.0})
+    budget = Budget({"a": 1.0}, share=SHARE)
     for now_ns in range(0, SECOND // 2 + 1, SECOND // 1000):
         budget.fill(now_ns)
     assert budget.purses["a"].balance_ns == pytest.approx(FIRST_NS + SHARE * SECOND / 2)
@@ -57,7 +58,7 @@ def test_small_change_is_not_lost() -> None:
 def spend_for(seconds: int, *, step_ns: int, read_ns: int, n_tokens: int) -> tuple[Time, int]:
     """Requests that come one after the other for so long, and what following them took."""
     time = Time(read_ns)
-    budget = Budget({"ngram": 1.0})
+    budget = Budget({"ngram": 1.0}, share=SHARE)
     shadow = NgramShadow(budget.purses["ngram"], time.clocks, 2, 4)
     number = 0
     while time.now_ns < seconds * SECOND:
@@ -90,7 +91,7 @@ def spent_without_limit(now_ns: int, read_ns: int) -> float:
 
 def test_over_budget_requests_are_followed_whole_or_not_at_all() -> None:
     time = Time(500_000)
-    budget = Budget({"ngram": 1.0})
+    budget = Budget({"ngram": 1.0}, share=SHARE)
     shadow = NgramShadow(budget.purses["ngram"], time.clocks, 2, 4)
     n_over = 0
     for number in range(200):
@@ -109,7 +110,7 @@ def test_over_budget_requests_are_followed_whole_or_not_at_all() -> None:
 
 def test_the_draft_model_s_shadow_keeps_to_its_share() -> None:
     time = Time()
-    budget = Budget({"draft": 1.0})
+    budget = Budget({"draft": 1.0}, share=SHARE)
     guesses = FakeGuesses(lambda _: 0, n_rows=32, n_outputs=32, time=time, ns_per_row=200_000)
     shadow = ModelShadow(guesses, budget.purses["draft"], time.clocks)
     for number in range(400):

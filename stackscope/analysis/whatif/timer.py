@@ -28,7 +28,7 @@ SEED: Final = 20_240_917
 SHAPES_ONLY: Final = (
     "draft_length", "adaptive_draft", "ngram_min", "ngram_max", "synthetic_acceptance", "prefix_cache", "block_tokens",
     "cache_tokens", "cache_paths", "slots", "token_budget", "context_tokens", "slots_max", "draft_length_max",
-    "shadows", "causal_probes", "seed",
+    "shadows", "shadow_share", "causal_probes", "seed",
 )  # fmt: skip
 """Settings that decide what steps there are, and not how long one of a given shape takes."""
 

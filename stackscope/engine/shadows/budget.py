@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-SHARE: Final = 0.008
-"""Of the wall time, for all shadows together: with the probes and a look at every step it is 1 %."""
 SAVED_NS: Final = 10_000_000
 """Most that a purse saves up: what all of them get in a second."""
 FIRST_NS: Final = 2_000_000
@@ -49,7 +47,8 @@ class Purse:
 class Budget:
     """Fills the purses of the shadows that there are, by their weights; what one cannot hold goes to the others."""
 
-    def __init__(self, weights: Mapping[str, float], *, share: float = SHARE) -> None:
+    def __init__(self, weights: Mapping[str, float], *, share: float) -> None:
+        """`share` is the part of the wall time that all of them may take together."""
         self.share = share
         self.purses = {name: Purse(weight) for name, weight in weights.items()}
         self._filled_ns: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stackscope.engine.shadows.budget import SHARE, Budget
+from stackscope.engine.shadows.budget import Budget
 from stackscope.engine.shadows.guesses import ContextGuesses, open_guesses
 from stackscope.engine.shadows.models import ModelShadow
 from stackscope.engine.shadows.ngrams import NgramShadow
@@ -31,8 +31,7 @@ WEIGHTS: Final = {"ngram": 3.0, "prefix": 2.0, "draft": 5.0}
 class Shadows:
     """The shadows of one backend. Its context, if it has one, is to be closed before the backend's models."""
 
-    def __init__(self, backend: Backend, config: EngineConfig, clocks: Clocks, *, share: float = SHARE) -> None:
-        """`share` is the part of the wall time that they may take."""
+    def __init__(self, backend: Backend, config: EngineConfig, clocks: Clocks) -> None:
         self._clocks = clocks
         self._config = config
         guesses = open_guesses(backend)
@@ -40,7 +39,7 @@ class Shadows:
         """Why a shadow is missing, until that was recorded."""
         self._guesses = guesses if isinstance(guesses, ContextGuesses) else None
         names = [name for name in WEIGHTS if name != "draft" or self._guesses is not None]
-        self.budget = Budget({name: WEIGHTS[name] for name in names}, share=share)
+        self.budget = Budget({name: WEIGHTS[name] for name in names}, share=config.shadow_share)
         purses = self.budget.purses
         self.ngram = NgramShadow(purses["ngram"], clocks, config.ngram_min, config.ngram_max)
         self.prefix: PrefixShadow | None = None
@@ -107,6 +106,7 @@ class Shadows:
         """Follow the live settings; records of what was counted under those before."""
         records = self.take(epoch)
         self._config = config
+        self.budget.share = config.shadow_share
         self.ngram.look_up(config.ngram_min, config.ngram_max)
         if self.prefix is not None:
             self.prefix.reconfigure(config)

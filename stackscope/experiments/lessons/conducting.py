@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 LOOKING: Final = -1
 """Block of the looks: they are no part of what is measured."""
+LOOKING_SHARE: Final = 0.5
+"""Of the time of a look, for the shadows: it lasts a second or two, and what they are usually given would follow nobody
+to the end. Their time is stamped, so that what the steps take is seen all the same."""
 
 
 class Standing(NamedTuple):
@@ -100,12 +103,12 @@ class Conductor:
             path.unlink(missing_ok=True)
 
     def _longer(self, cell: LessonCell) -> LessonCell:
-        """The cell with as many requests as its look takes."""
+        """The cell with as many requests as its look takes, and shadows that may take time."""
         workload = cell.workload
-        if self._stage.look_requests <= (workload.requests or 0):
-            return cell
-        longer = msgspec.structs.replace(workload, requests=self._stage.look_requests)
-        return msgspec.structs.replace(cell, workload=longer)
+        if self._stage.look_requests > (workload.requests or 0):
+            workload = msgspec.structs.replace(workload, requests=self._stage.look_requests)
+        config = msgspec.structs.replace(cell.config, shadow_share=LOOKING_SHARE)
+        return msgspec.structs.replace(cell, config=config, workload=workload)
 
     def measure(self) -> None:
         """Search, where the lesson has one; then run blocks of all cells. Raises as `run_cell`."""
