@@ -343,6 +343,15 @@ def test_two_causes_near_the_line_between_one_and_both_do_not_flicker() -> None:
         assert {naming.name for naming in follow(namer, long)} == {name}
 
 
+def test_a_name_does_not_stand_for_ever_by_having_stood() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i, weights=4.1, attention=3.9, compute=2.0) for i in range(6)])
+    apart = [window(13 + 0.5 * i, weights=4.4, attention=3.6, compute=2.0) for i in range(20)]
+    names = [naming.name for naming in follow(namer, apart)]
+    # Eight points apart are two causes, but for one that stands: five seconds, and two until the name changes.
+    assert names == ["co-limited"] * 14 + ["weight bandwidth"] * 6
+
+
 def test_a_loss_near_the_lead_that_it_needs_does_not_flicker() -> None:
     def at(at_s: float, lost: float) -> Evidence:
         hog = Machine(cpu_share=1.0 - lost, foreign_cores=0.4, cpu_pressure=0.4)

@@ -36,6 +36,9 @@ HOLD_NS: Final = 2_000_000_000
 """How long another name must lead before it takes over."""
 SHORT_HOLD_NS: Final = 1_000_000_000
 """The same where it has left the name that stands far behind."""
+LONG_HOLD_NS: Final = 5_000_000_000
+"""How long a name may stand by nothing but its having stood: as long as what the evidence is of. Hysteresis is against
+flicker, and what has been otherwise for so long does not flicker."""
 JUMP_NS: Final = 6_000_000_000
 """Between two looks, from which on what was named before says nothing of what holds now."""
 FAR: Final = 3.0
@@ -205,13 +208,25 @@ class Namer:
         self._candidate: Cause | None = None
         self._candidate_since_ns: int | None = None
         self._updated_ns: int | None = None
+        self._unaided: Cause | None = None
+        """What would be named if nothing stood, and since when."""
+        self._unaided_since_ns: int | None = None
 
     def update(self, evidence: Evidence) -> Naming:
         """Take the evidence of the last seconds, at times that do not go back."""
         judged = judge(evidence)
-        choice = choose(evidence, judged, self._shown.name)
+        choice = self._choose(evidence, judged)
         change = self._follow(evidence.at_ns, choice)
         return self._naming(evidence, judged, change)
+
+    def _choose(self, evidence: Evidence, judged: Judged) -> Choice:
+        """With the benefit that what stands has, unless something else would have been named without it for long."""
+        unaided = choose(evidence, judged)
+        if self._unaided_since_ns is None or unaided.name != self._unaided:
+            self._unaided, self._unaided_since_ns = unaided.name, evidence.at_ns
+        if evidence.at_ns - self._unaided_since_ns >= LONG_HOLD_NS:
+            return unaided
+        return choose(evidence, judged, self._shown.name)
 
     def _follow(self, at_ns: int, choice: Choice) -> NameChange | None:
         """Decide what is shown from now on; the change, if the name did."""
