@@ -210,8 +210,8 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
 
 
 def _unfelt(level: float | None, slowdown: float | None, what: str, evidence: Evidence) -> str | None:
-    """What keeps a slower probe from confirming anything: forwards have not slowed down by a quarter as much, by the model
-    of an undisturbed machine."""
+    """What keeps a slower probe from confirming anything: by the model of an undisturbed machine, forwards have slowed
+    down by less than a quarter as much."""
     if level is None or level <= 0.0 or slowdown is None or not evidence.is_reference_calm:
         return None
     if slowdown >= 1.0 + FELT * (1.0 / level - 1.0):
