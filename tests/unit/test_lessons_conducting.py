@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from stackscope.experiments.lessons.catalogue import CATALOGUE
-from stackscope.experiments.lessons.conducting import LOOKING, Conductor, Standing
+from stackscope.experiments.lessons.conducting import LOOKING, LOOKING_SHARE, Conductor, Standing
 from stackscope.experiments.lessons.contracts import Budget, Lesson
 from stackscope.experiments.runs import Stopped
 from stackscope.experiments.state import CellRun
@@ -35,7 +36,8 @@ class Machine:
         return self.now_s
 
     def run(self, config: EngineConfig, *_: Any, block: int, cell: int, **__: Any) -> CellRun:
-        assert config == self._cells[cell].config
+        share = LOOKING_SHARE if block == LOOKING else self._cells[cell].config.shadow_share
+        assert config == msgspec.structs.replace(self._cells[cell].config, shadow_share=share)
         self.now_s += self._run_s
         key = self._cells[cell].key
         self.ran.append((block, key))
