@@ -39,6 +39,11 @@ class Predicted(NamedTuple):
         return abs(math.log(self.ns / self.measured_ns))
 
 
+def _taken_ns(step: StepRecord) -> int:
+    """How long a step took, without the guessing beside the real work, which is no part of any prediction."""
+    return step.duration_ns - step.phases.shadow
+
+
 def predict(model: TimeModel, steps: Sequence[StepRecord]) -> list[Predicted]:
     """Some of the steps, as the model has them."""
     every = max(1, len(steps) // MOST_STEPS)
@@ -48,7 +53,8 @@ def predict(model: TimeModel, steps: Sequence[StepRecord]) -> list[Predicted]:
             continue
         shape = Shape.of(step)
         interval = model.interval(shape, n=100)
-        found.append(Predicted(interval.value, step.duration_ns, interval.holds(step.duration_ns)))
+        taken_ns = _taken_ns(step)
+        found.append(Predicted(interval.value, taken_ns, interval.holds(taken_ns)))
     return found
 
 
@@ -109,4 +115,4 @@ def after_changes(recording: Recording, names: frozenset[str]) -> list[Predicted
 def by_roofline(steps: Sequence[StepRecord], roof: Roofline) -> list[Predicted]:
     """A roofline's times of the same steps."""
     every = max(1, len(steps) // MOST_STEPS)
-    return [Predicted(roof.terms(Shape.of(s)).total, s.duration_ns, False) for s in steps[::every] if s.work]
+    return [Predicted(roof.terms(Shape.of(s)).total, _taken_ns(s), False) for s in steps[::every] if s.work]

@@ -101,6 +101,30 @@ class TestKnownAnswers:
         assert model.terms(rows_shape(64)).forward == pytest.approx(1.2 * machine.rows_ns(64), rel=0.04)
 
 
+class TestDrift:
+    """Steps of the same kinds in eight windows of five seconds, each window with a level of its own."""
+
+    def _steps(self, machine: Machine, levels: Sequence[float], n: int = 40) -> list[StepRecord]:
+        steps: list[StepRecord] = []
+        for window, level in enumerate(levels):
+            for index in range(n):
+                rows = (1, 4)[index % 2]
+                step = machine.step(len(steps), ((100 + index, rows),), (rows,), noise=level * (1 + 0.01 * (index % 3)))
+                steps.append(msgspec.structs.replace(step, start_ns=window * 5_000_000_000 + index * 10_000_000))
+        return steps
+
+    def test_a_level_that_changes_is_seen_over_windows(self) -> None:
+        machine = Machine()
+        calm = fitted(machine, self._steps(machine, [1.0] * 8), machine.calibrated())
+        restless = fitted(machine, self._steps(machine, [1.0, 1.3] * 4), machine.calibrated())
+        assert calm.errors.drift < 0.04 < 0.08 < restless.errors.drift
+
+    def test_one_window_says_nothing_of_it_however_many_steps_it_has(self) -> None:
+        machine = Machine()
+        few, many = (fitted(machine, self._steps(machine, [1.0], n), machine.calibrated()) for n in (20, 90))
+        assert few.errors.drift == many.errors.drift == pytest.approx(0.05)
+
+
 class TestSawTooth:
     def test_two_rows_may_take_less_time_than_one(self) -> None:
         """Where one row has a slower kernel of its own: a quarter longer than reading takes."""
