@@ -89,7 +89,7 @@ def _apart(scenario: Scenario, recording: Recording) -> tuple[list[Stretch], Str
 
 def did_too_little(scenario: Scenario, recording: Recording) -> bool:
     """Whether the control shows that the fault took less than a tenth of the time, which no name needs: the whole
-    interval of 95 % of what it slowed down by lies below. Without a control nothing shows it."""
+    interval of 95 % of what it slowed decoding down by lies below. Without a control nothing shows it."""
     controls, affected = _apart(scenario, recording)
     if affected is None or scenario.cause is None:
         return False
@@ -102,15 +102,17 @@ def did_too_little(scenario: Scenario, recording: Recording) -> bool:
 
 
 def _log_speeds(stretch: Stretch) -> list[float]:
-    """Logarithms of tokens per second in pieces of a block."""
+    """Logarithms of tokens per time of steps without prompts, in pieces of a block: prompts fall into few of them."""
     found: list[float] = []
-    begins_ns, tokens = (stretch.steps[0].start_ns if stretch.steps else 0), 0
+    spent_ns = tokens = 0
     for step in stretch.steps:
-        tokens += step.emitted
-        if step.end_ns - begins_ns >= PIECE_NS:
+        if any(work.phase == "prefill" for work in step.work):
+            continue
+        spent_ns, tokens = spent_ns + step.duration_ns, tokens + step.emitted
+        if spent_ns >= PIECE_NS:
             if tokens > 0:
-                found.append(math.log(tokens / (step.end_ns - begins_ns)))
-            begins_ns, tokens = step.end_ns, 0
+                found.append(math.log(tokens / spent_ns))
+            spent_ns = tokens = 0
     return found
 
 
