@@ -35,8 +35,11 @@ class Machine:
     def clock(self) -> float:
         return self.now_s
 
-    def run(self, config: EngineConfig, *_: Any, block: int, cell: int, **__: Any) -> CellRun:
-        share = LOOKING_SHARE if block == LOOKING else self._cells[cell].config.shadow_share
+    def run(
+        self, config: EngineConfig, *_: Any, block: int, cell: int, recording: Path | None = None, **__: Any
+    ) -> CellRun:
+        is_look = recording is not None and recording.name.startswith("look")
+        share = LOOKING_SHARE if is_look else self._cells[cell].config.shadow_share
         assert config == msgspec.structs.replace(self._cells[cell].config, shadow_share=share)
         self.now_s += self._run_s
         key = self._cells[cell].key
