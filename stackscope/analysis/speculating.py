@@ -1,10 +1,8 @@
 """How many drafted tokens are accepted here, by draft source and draft length, and how sure that is.
 
 What a length k would bring comes from rounds of length k: real ones while it is in force, else from the engine's
-shadows, which replay the drafter over the tokens that came (`records.DraftShadow`). Where nobody replayed, or so few
-requests that it is less sure, from longer real drafts cut to k, the empirical survival: the rounds of a shorter draft
-begin elsewhere, so that is an approximation. Nothing follows from a law of acceptance, and beyond what was drafted or
-replayed nothing is known.
+shadows, which replay the drafter over the tokens that came (`records.DraftShadow`). Where they saw too little, from
+longer real drafts cut to k: an approximation, for shorter drafts begin elsewhere. No law of acceptance is assumed.
 
 The figures are ratios of sums over blocks of about a second, those of the last minute counting most. Their intervals
 hold the truth nine times in ten:
@@ -12,8 +10,8 @@ hold the truth nine times in ten:
 - Tokens of one request are alike, and so are neighbouring blocks. So blocks are pooled into a few batches, and the
   error is that of a ratio estimator over batches (Cochran, *Sampling Techniques*, 1977, ch. 6) with weights, times
   (1 + ρ) ÷ (1 − ρ) for the correlation ρ of neighbours that is left (as in `statistics`).
-- Few rounds, or blocks that happen to agree, look surer than they are. A mean of values between 0 and 1 spreads no more
-  than a proportion, so the interval of one (Wilson, *JASA* 22, 1927), with rounds as trials, is the least there is.
+- Few rounds, or blocks that agree, look surer than they are. A mean of values between 0 and 1 spreads no more than a
+  proportion, so the interval of one (Wilson, *JASA* 22, 1927), with rounds as trials, is the least there is.
 """
 
 from __future__ import annotations
@@ -45,14 +43,13 @@ MOST_BATCHES: Final = 12
 LEAST_BLOCKS: Final = 4
 """With fewer there is nothing to estimate a spread from."""
 ALIKE: Final = 4.0
-"""Rounds taken to be worth one independent round where there are too few blocks to see how alike they are."""
+"""Rounds taken to be worth an independent one where there are too few blocks to see how alike they are."""
 CONFIDENCE: Final = 0.90
 _Z: Final = 1.6448536269514722
 """Quantile of the normal distribution for that confidence, two-sided."""
 _MOST_CORRELATION: Final = 0.8
 CUT_ERROR: Final = 0.04
-"""Standard deviation of ln(τ) where longer drafts were cut to a length: on public traces that strays by 0.2 to 13.5 %
-(docs/cost-model.md)."""
+"""Standard deviation of ln(τ) where longer drafts were cut to a length: on traces 0.2 to 13.5 % (cost-model.md)."""
 
 
 class Block(NamedTuple):

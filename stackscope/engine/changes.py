@@ -9,6 +9,7 @@ import msgspec
 from stackscope.engine import refusals, sizing
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import supports_offload
+from stackscope.engine.openmp import usable_cores
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
 from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
@@ -51,6 +52,8 @@ def soften(config: EngineConfig, backend: Backend) -> tuple[EngineConfig, str | 
 def reconfigure(engine: Engine, config: EngineConfig, by: By) -> ConfigEvent:
     """Bring `config` into force. Never raises for a refusal: the event says why, and the old one stays."""
     before = engine.config
+    if config.threads is None:  # As at the start: what is in force is a number, which predictions go by.
+        config = msgspec.structs.replace(config, threads=usable_cores())
     changes = changed_fields(before, config)
     at_ns = engine.now()
     try:

@@ -66,7 +66,7 @@ class Sequence:
         self.is_over = False
         """It has ended, and nothing will be added to its tokens."""
         self.prefilled = 0
-        """Most positions ever prefilled: a hit below it only spares work that was thrown away."""
+        """Most positions ever prefilled, or held when it was put back: a hit below it only spares work thrown away."""
         self.remembered = 0
         """Positions held when the prefix cache was last offered them."""
         self.emissions: list[Emission] = []
@@ -99,6 +99,7 @@ class Sequence:
 
     def put_back(self) -> None:
         """Leave the slot; everything must be prefilled again."""
+        self.prefilled = max(self.prefilled, self.kv)
         self.slot = -1
         self.kv = self.remembered = 0
         self.clear_draft()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
-from benchmarks.validate import figures, measuring, naming, score_naming, score_tau, score_time, score_toggles
-from benchmarks.validate.__main__ import EVERY, chosen
+from benchmarks.validate import figures, naming, score_naming, score_tau, score_time, score_toggles
+from benchmarks.validate.__main__ import EVERY
 from benchmarks.validate.checks import CHECKS, Accounting, Following, Seen, failures
 from benchmarks.validate.figures import HEALTHY, Figure, Judged, Named
 from benchmarks.validate.mutants import MUTANTS
 from benchmarks.validate.printing import printed
 from benchmarks.validate.reading import divided
-from benchmarks.validate.scenarios import NATURAL, Block, visits
+from benchmarks.validate.scenarios import NATURAL
 from benchmarks.validate.scoring import Row, Scored, Scores
 from benchmarks.validate.state import Folder, Staged
 from stackscope.records import CacheCounters, Phases, SlotWork
@@ -295,69 +295,6 @@ def test_a_scenario_may_go_on_after_its_fault() -> None:
             patch.setattr(score_naming, "named", lambda _, ends_ns=None: named.append(ends_ns))
             score_naming.verdict(by_name[name], recording)
     assert named == [ends[1], None]
-
-
-def test_names_are_unique_and_what_is_staged_can_be() -> None:
-    assert len({one.name for one in EVERY}) == len(EVERY)
-    placebos = [one for one in naming.SCENARIOS if one.is_placebo]
-    assert len(placebos) >= 0.2 * len(naming.SCENARIOS)
-    for family in {one.family for one in naming.SCENARIOS if not one.is_placebo}:
-        doses = [one for one in naming.SCENARIOS if one.family == family]
-        assert len(doses) >= 3
-        assert len({one.cause for one in doses}) == 1
-        assert sum(one.is_quick for one in doses) == 1
-    assert sum(one.seconds for one in EVERY if one.goal != "tau") < 27 * 60
-    quick = [one for one in chosen(is_quick=True, names=()) if one.goal != "tau"]
-    assert sum(one.seconds for one in quick) < 5.5 * 60
-    with pytest.raises(SystemExit, match="There is no scenario nonsense"):
-        chosen(is_quick=False, names=["nonsense"])
-
-
-def test_every_toggle_has_neighbours_without_it() -> None:
-    blocks = visits(({"threads": 1}, {"slots": 2}), 1.0)
-    settings = [block.settings for block in blocks]
-    assert settings == [{}, {"threads": 1}, {}, {"slots": 2}, {}, {"slots": 2}, {}, {"threads": 1}, {}]
-    assert all(isinstance(block, Block) for block in blocks)
-    for one in measuring.SCENARIOS:
-        assert one.goal != "toggles" or all(block.settings == {} for block in one.blocks[::2])
-
-
-def test_a_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, machine="made up")
-    order = [one.name for one in folder.left(EVERY)]
-    assert sorted(order) == sorted(one.name for one in EVERY)
-    assert order != [one.name for one in EVERY]
-    first = folder.left(EVERY)[0]
-    path = folder.place(first, EVERY)
-    assert first.name not in path.name
-    path.write_bytes(b"half of a recording")
-    assert folder.recording(first.name) is None
-    assert folder.place(first, EVERY) == path
-    assert not path.exists()  # what a run that was killed has left
-    path.write_bytes(b"all of it")
-    folder.keep(first, Staged(path.name, 0.01))
-    again = Folder(tmp_path)
-    assert [one.name for one in again.left(EVERY)] == order[1:]
-    assert again.recording(first.name) == path
-    assert again.state.machine == "made up"
-    path.unlink()
-    assert again.recording(first.name) is None
-
-
-def test_a_folder_of_another_kind_is_refused(tmp_path: Path) -> None:
-    Folder(tmp_path).keep(EVERY[0], Staged("000.jsonl.zst", None))
-    with pytest.raises(SystemExit, match="another kind"):
-        Folder(tmp_path, is_quick=True)
-    (tmp_path / "state.json").write_text("{")
-    with pytest.raises(SystemExit, match="damaged"):
-        Folder(tmp_path)
-
-
-def test_recordings_have_distinct_numbers_that_say_nothing(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    places = [folder.place(one, EVERY).name for one in EVERY]
-    assert len(set(places)) == len(EVERY)
-    assert places != sorted(places)
 
 
 def staged(folder: Folder) -> State:

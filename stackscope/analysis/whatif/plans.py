@@ -148,8 +148,8 @@ def _own(point: WorkingPoint) -> Estimate | None:
 
 
 def _level_error(point: WorkingPoint) -> float:
-    """How far what the sample shows of the drafts in force may be from what they go on to do: texts differ, and it is of
-    few requests. As much as the curve is unsure, and a quarter of what the sample differs from it."""
+    """How far what the sample shows of the drafts in force may be from what they go on to do: texts differ, and it is
+    of few requests. As much as the curve is unsure, and a quarter of what the sample differs from it."""
     own = _own(point)
     if own is None or own.value <= 0.0 or not point.tokens_per_round:
         return 0.0
