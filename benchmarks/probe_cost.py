@@ -1,12 +1,12 @@
 """What looking at the machine costs: CPU time of the sampler, and speed with it ÷ without.
 
-*Cost*: host, engine process and GPUs are read ten times a second, where the application reads the host once and GPUs
-five times, by a process that does nothing else. The GPU is an H100 as the tests play it, so that the driver's binding
-runs as it would; what its driver takes is not in the figure. An engine idles beside it.
+*Cost*: GPUs are read ten times a second (the application does it five times), of which what changes slowly once a second;
+host and engine process once a second, and for comparison ten times as well, by a process that does nothing else. The GPU
+is an H100 as the tests play it, so that the driver's binding runs as it would; what its driver takes is not in the figure.
 
-*Speed*: one engine process, and stretches of work with the sampler at ten readings a second and without, in a random
-order and then in its reverse. A second side without (`off again`) shows what the method makes of no difference. The
-interval is Student's t on the logarithms, over rounds.
+*Speed*: one engine process, and stretches of work with GPUs read ten times a second and the host once, and without, in a
+random order and then in its reverse. A second side without (`off again`) shows what the method makes of no difference.
+The interval is Student's t on the logarithms, over rounds.
 
     python -m benchmarks.probe_cost
     python -m benchmarks.probe_cost --rounds 2 --seconds 0.3 --watch-seconds 2
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from stackscope.records import HardwareSample
 
 ON, OFF, AGAIN = "on", "off", "off again"
-PERIOD_NS = 100_000_000
+GPU_PERIOD_NS = 100_000_000
+HOST_PERIOD_NS = 1_000_000_000
 GOAL = 0.005
 """Of one core."""
 INSIDE = "--inside"
@@ -52,16 +53,16 @@ INSIDE = "--inside"
 
 
 @contextmanager
-def sampling(process: EngineProcess, taken: list[HardwareSample]) -> Iterator[None]:
-    """Machine, engine and GPUs are read ten times a second, into the session as well."""
+def sampling(process: EngineProcess, taken: list[HardwareSample], host_period_ns: int) -> Iterator[None]:
+    """GPUs are read ten times a second, host and engine process as often as asked, into the session as well."""
 
     def take(sample: HardwareSample) -> None:
         taken.append(sample)
         process.inject(sample)
 
-    gpus = BackgroundGpus(Gpus(gpu_use_of(process)), period_ns=PERIOD_NS)
+    gpus = BackgroundGpus(Gpus(gpu_use_of(process)), period_ns=GPU_PERIOD_NS)
     gpus.start()
-    sampler = Sampler(take, clock=process.now_ns, pid=process.pid, gpus=gpus, period_ns=PERIOD_NS)
+    sampler = Sampler(take, clock=process.now_ns, pid=process.pid, gpus=gpus, period_ns=host_period_ns)
     sampler.start()
     try:
         yield
@@ -69,10 +70,10 @@ def sampling(process: EngineProcess, taken: list[HardwareSample]) -> Iterator[No
         sampler.close()
 
 
-def watch(process: EngineProcess, seconds: float) -> list[str]:
+def watch(process: EngineProcess, seconds: float, host_period_ns: int) -> list[str]:
     """A row on what it costs to look for so long."""
     taken: list[HardwareSample] = []
-    with sampling(process, taken):
+    with sampling(process, taken, host_period_ns):
         time.sleep(0.5)  # What opening the driver takes is paid once.
         n_before, cpu_ns, begun_ns = len(taken), time.process_time_ns(), time.monotonic_ns()
         foreign = Neighbours([process.pid]).watch(lambda: time.sleep(seconds))
@@ -83,9 +84,8 @@ def watch(process: EngineProcess, seconds: float) -> list[str]:
     is_quiet = foreign is not None and foreign < QUIET_SHARE
     told = sum(1 for gpu in gpus if gpu.dram_share is not None)
     return [
+        f"{1e9 / GPU_PERIOD_NS:.0f}, {len(gpus)} of them, {told} with GPM",
         f"{len(seen) / wall_ns * 1e9:.1f}",
-        f"{len(gpus)}, {told} with GPM",
-        f"{cpu_ns / max(len(seen), 1) / 1e6:.2f}",
         f"{share:.2%}",
         (f"≤ {GOAL:.1%}: " + ("met" if share <= GOAL else "missed")) if is_quiet else "NOT QUIET",
     ]
@@ -113,7 +113,7 @@ def switched(arm: EngineArm, batch: int, args: argparse.Namespace) -> list[Round
         def work(spent_ns: dict[str, int] = spent_ns) -> None:
             for side in palindrome((ON, OFF, AGAIN), order):
                 if side == ON:
-                    with sampling(arm.process, []):
+                    with sampling(arm.process, [], HOST_PERIOD_NS):
                         spent_ns[side] += stretch()
                 else:
                     spent_ns[side] += stretch()
@@ -139,17 +139,17 @@ def measure(args: argparse.Namespace) -> None:
     print(machine())
     print(f"A round is quiet when others take less than {QUIET_SHARE:.0%} of one CPU during it.")
     ratios = [["batch", "probes on ÷ off", "", "off again ÷ off", "quiet"]]
-    costs = [["readings/s", "GPUs", "ms a reading", "CPU ÷ wall", "goal"]]
+    costs = [["readings of GPUs/s", "of the host/s", "CPU ÷ wall", "goal"]]
     for batch in args.batch or [1, 8]:
         config = config_for(args.model, threads=args.threads, cache_tokens=0)
         with EngineArm("engine", config, is_repeating=True, open_recorder=lambda _: None) as arm:
             if len(costs) == 1:
                 arm.run(Ask(1, 1))
-                costs.append(watch(arm.process, args.watch_seconds))
+                costs += [watch(arm.process, args.watch_seconds, period) for period in (HOST_PERIOD_NS, GPU_PERIOD_NS)]
             ratios.append(show(batch, switched(arm, batch, args)))
     print("\nLooking at host, engine and GPUs")
     print(table(costs))
-    print("\nTokens per second, ten readings a second ÷ none")
+    print("\nTokens per second, probes ÷ none")
     print(table(ratios))
     print(state())
 

@@ -13,6 +13,7 @@ import msgspec
 
 from stackscope.analysis.diagnosis.follower import Follower
 from stackscope.analysis.diagnosis.naming import Naming
+from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
 from stackscope.analysis.whatif.breakevens import BreakEven, all_of
@@ -67,6 +68,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     is_calibrated: bool = False
     unknown: dict[str, str] = {}
     """Parameters of the time model that the data cannot separate, or that were not measured, with the reason."""
+    responses: tuple[Response, ...] = ()
+    """What causal probes found of each part of a step that was delayed."""
     stood: tuple[Stood, ...] = ()
     """What was named since the session began, longest first."""
 
@@ -174,6 +177,7 @@ class Explainer:
             naming=naming,
             stood=self._standing(at_ns),
             terms=terms,
+            responses=() if evidence is None else tuple(evidence.responses.values()),
             residual=None if model is None else model.residual,
             is_calibrated=model is not None and model.is_calibrated,
             unknown={} if model is None else dict(model.unknown),

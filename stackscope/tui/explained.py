@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
+from stackscope.analysis.diagnosis.responses import LEAST_PROBES
 from stackscope.tui.charts import bar
 from stackscope.tui.compose import quantity, shortened, wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, width
@@ -24,6 +25,10 @@ MOST_CHANGES: Final = 14
 """Rows of the table of changes."""
 MOST_OUTCOMES: Final = 6
 LEAST_SHARE: Final = 0.005
+DELAYED: Final = {
+    "sample": "sampling", "build": "building the batch", "decode": "the forward", "draft": "obtaining drafts",
+}  # fmt: skip
+"""Parts of a step that causal probes delay."""
 _NUMBER: Final = re.compile(r"\d+ tokens?")
 _CAUSE: Final = 30
 _BAR: Final = 24
@@ -251,6 +256,22 @@ def time_model(explanation: Explanation, room: int) -> list[Line]:
     return lines
 
 
+def probes(explanation: Explanation, room: int, look: Look) -> list[Line]:
+    """What causal probes found of each part of a step, or how many more it takes."""
+    if not explanation.responses:
+        return []
+    lines: list[Line] = [_head("Causal probes", "parts of a step, delayed by a known time")]
+    for response in explanation.responses:
+        name, lag = DELAYED[response.phase], response.lag
+        if lag is None:
+            lines += _point(f"{name}: {response.n} of the {LEAST_PROBES} probes that it takes", room, look)
+            continue
+        value, low, high = (units.number(number) for number in (lag.value, lag.low, lag.high))
+        told = f"{name}: a step ends {value} ms [{low}, {high}] later for each ms of delay"
+        lines += _point(f"{told}, by {units.counted(response.n, 'probe')}", room, look)
+    return [*lines, *wrapped("Near 1 the step waits for that part; near 0 something else takes as long anyway.", room)]
+
+
 def unknown(explanation: Explanation) -> Iterator[str]:
     """What the time model cannot tell, in sentences."""
     for name, why in explanation.unknown.items():
@@ -284,4 +305,5 @@ def sections(explanation: Explanation, found: Score | None, room: int, look: Loo
     yield score(found, room, look)
     yield drafts(explanation, room)
     yield time_model(explanation, room)
+    yield probes(explanation, room, look)
     yield rejected(explanation, room, look)

@@ -45,6 +45,7 @@ def test_each_part_lengthens_the_step_by_what_it_is_delayed_by() -> None:
     found = responses.found()
     assert found.keys() == {"sample", "build", "decode"}
     for response in found.values():
+        assert response.lag is not None
         assert response.lag.low <= 1.05
         assert response.lag.high >= 0.95
         assert response.lag.value == pytest.approx(1.0, abs=0.2)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from stackscope.analysis.diagnosis.responses import LEAST_PROBES, Response
 from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.scorecard import Outcome, score_of
+from stackscope.analysis.statistics import Interval
 from stackscope.records import Estimate
 from stackscope.tui import explained
 from stackscope.tui.evidence import evidence
@@ -109,3 +111,12 @@ def test_the_break_even_stands_beside_the_acceptance() -> None:
     snapshot = next(s for s in seen() if s.explanation and s.explanation.ranking and s.now.drafted)
     shown = "\n".join(plain(line) for line in PANES["acceptance"].drawn(context_of(snapshot)).lines)
     assert re.search(r"break-even A \d", shown)
+
+
+def test_causal_probes_are_told_whatever_is_named() -> None:
+    enough = Response("sample", 11, Interval(1.02, 0.95, 1.1))
+    explanation = Explanation(responses=(enough, Response("decode", LEAST_PROBES - 2, None)))
+    told = "\n".join(plain(line) for line in explained.probes(explanation, 118, UNICODE))
+    assert "sampling: a step ends 1.02 ms [0.95, 1.10] later for each ms of delay, by 11 probes" in told
+    assert "the forward: 4 of the 6 probes that it takes" in told
+    assert explained.probes(Explanation(), 118, UNICODE) == []

@@ -11,7 +11,7 @@ import pytest
 
 from stackscope.analysis.diagnosis.gather import Gatherer
 from stackscope.analysis.diagnosis.judge import judge
-from stackscope.analysis.diagnosis.responses import Response, Responses, middle
+from stackscope.analysis.diagnosis.responses import LEAST_PROBES, Response, Responses, answer, contradiction, middle
 from stackscope.analysis.statistics import Interval
 from stackscope.records import Delay, DelayedPhase, Finding, Phases, SlotWork, StepRecord, WorkPhase
 from tests.unit.test_diagnosis_causes import staged
@@ -46,6 +46,13 @@ def steps(
         at += took
 
 
+def lag_of(responses: Responses, phase: DelayedPhase = "sample") -> Interval:
+    """What was found of a part."""
+    lag = responses.found()[phase].lag
+    assert lag is not None
+    return lag
+
+
 def found(made: list[StepRecord], size: int = 7) -> Responses:
     responses = Responses()
     for first in range(0, len(made), size):
@@ -58,6 +65,7 @@ def found(made: list[StepRecord], size: int = 7) -> Responses:
 def test_the_lag_is_found_however_the_records_come(lag: float, size: int) -> None:
     response = found(list(steps(203, lag)), size).found()["sample"]
     assert response.n == 20
+    assert response.lag is not None
     assert response.lag.value == pytest.approx(lag)
 
 
@@ -71,7 +79,7 @@ def test_with_noise_the_interval_holds_the_truth() -> None:
             took = round(STEP_NS * (1 + 0.05 * rng.gauss(0, 1)) + (step.delay.ns if step.delay else 0))
             made.append(StepRecord(n=step.n, start_ns=at, phases=Phases(decode=took), work=step.work, delay=step.delay))
             at += took
-        held += found(made).found()["sample"].lag.holds(1.0)
+        held += lag_of(found(made)).holds(1.0)
     assert held >= 45
 
 
@@ -82,7 +90,7 @@ def test_one_hiccup_changes_little() -> None:
         hiccup = 500_000_000 if before.n == 109 else 0
         start = shifted[-1].start_ns + (step.start_ns - before.start_ns) + hiccup
         shifted.append(StepRecord(n=step.n, start_ns=start, phases=step.phases, work=step.work, delay=step.delay))
-    assert found(shifted).found()["sample"].lag.value == pytest.approx(1.0)
+    assert lag_of(found(shifted)).value == pytest.approx(1.0)
 
 
 def test_steps_that_did_other_work_say_nothing() -> None:
@@ -100,16 +108,21 @@ def test_steps_that_did_other_work_say_nothing() -> None:
 
 
 def test_a_few_delays_are_not_enough() -> None:
-    assert found(list(steps(59, 1.0))).found() == {}
-    assert found(list(steps(63, 1.0))).found()["sample"].n == 6
+    few = found(list(steps(59, 1.0))).found()["sample"]
+    assert (few.n, few.lag) == (LEAST_PROBES - 1, None)
+    assert answer({"sample": few}, "sample") is None
+    assert contradiction({"sample": few}, "sample") is None
+    enough = found(list(steps(63, 1.0))).found()["sample"]
+    assert enough.n == LEAST_PROBES
+    assert enough.lag is not None
 
 
 def test_parts_are_told_apart() -> None:
     one, other = list(steps(203, 1.0)), list(steps(203, 0.2, phase="build"))
     responses = found(one)
     responses.add(other)
-    lags = {phase: response.lag.value for phase, response in responses.found().items()}
-    assert lags == pytest.approx({"sample": 1.0, "build": 0.2})
+    assert lag_of(responses).value == pytest.approx(1.0)
+    assert lag_of(responses, "build").value == pytest.approx(0.2)
 
 
 def test_the_middle_by_order_statistics() -> None:
@@ -133,7 +146,7 @@ def judged(cause: str, phase: DelayedPhase, lag: float) -> Finding:
 def test_delays_speak_for_a_cause_or_against_it(cause: str, phase: DelayedPhase) -> None:
     waited_for = judged(cause, phase, 1.0)
     assert waited_for.is_confirmed
-    assert "12 causal probes: a step ends 1.00 [0.90, 1.10] ms later for each of delay" in waited_for.evidence
+    assert "12 causal probes: a step ends 1.00 [0.90, 1.10] ms later for each ms of delay" in waited_for.evidence
     hidden = judged(cause, phase, 0.1)
     assert not hidden.is_confirmed
     assert hidden.against == "a delay there lengthens the step by 10.0 % of it only"
@@ -152,4 +165,6 @@ def test_the_gatherer_finds_them_in_the_records() -> None:
     for step in made:
         gatherer.write(step)
     responses = gatherer.evidence(made[-1].end_ns, None).responses
-    assert responses["sample"].lag.value == pytest.approx(1.0)
+    lag = responses["sample"].lag
+    assert lag is not None
+    assert lag.value == pytest.approx(1.0)

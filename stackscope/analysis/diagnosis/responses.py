@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from stackscope.records import StepRecord
 
+LEAST_PROBES: Final = 6
+"""Of a part, for an interval."""
 MOST_KEPT: Final = 60
 """Ratios of each part: what was found longer ago may be of other traffic."""
 LEAST_NEIGHBOURS: Final = 2
@@ -44,24 +46,24 @@ class Response(msgspec.Struct, frozen=True):
     phase: DelayedPhase
     n: int
     """Delayed steps that had neighbours."""
-    lag: Interval
-    """Nanoseconds later for each of the delay."""
+    lag: Interval | None
+    """Nanoseconds later for each of the delay. `None`: there were too few for an interval."""
 
 
 def answer(found: Mapping[DelayedPhase, Response], phase: DelayedPhase) -> str | None:
     """What delays of a phase did, in words. `None`: there were too few."""
     response = found.get(phase)
-    if response is None:
+    if response is None or response.lag is None:
         return None
     value, low, high = (units.number(lag) for lag in (response.lag.value, response.lag.low, response.lag.high))
     probes = units.counted(response.n, "causal probe")
-    return f"{probes}: a step ends {value} [{low}, {high}] ms later for each of delay"
+    return f"{probes}: a step ends {value} [{low}, {high}] ms later for each ms of delay"
 
 
 def contradiction(found: Mapping[DelayedPhase, Response], phase: DelayedPhase) -> str | None:
     """Why a phase is not what the step waits for, by its delays. `None`: it is, or that is not known."""
     response = found.get(phase)
-    if response is None or response.lag.high >= WAITED_FOR:
+    if response is None or response.lag is None or response.lag.high >= WAITED_FOR:
         return None
     return f"a delay there lengthens the step by {units.percent(max(0.0, response.lag.value))} of it only"
 
@@ -83,13 +85,8 @@ class Responses:
         self._tail = known[-(_BEFORE + _AFTER) :]
 
     def found(self) -> dict[DelayedPhase, Response]:
-        """What is known by now; of each part when it was delayed often enough for an interval."""
-        told = {}
-        for phase, lags in self._lags.items():
-            interval = middle(list(lags))
-            if interval is not None:
-                told[phase] = Response(phase, len(lags), interval)
-        return told
+        """What is known by now of each part that was delayed."""
+        return {phase: Response(phase, len(lags), middle(list(lags))) for phase, lags in self._lags.items()}
 
 
 def _lag(around: Sequence[StepRecord], delay_ns: int) -> float | None:

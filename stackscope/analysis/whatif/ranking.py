@@ -109,7 +109,8 @@ def contradictions(
         limit = next((b for b in found if b.limits(one.candidate)), None)
         if not_with or limit is not None:
             told.append(_contradiction(one, also, not_with, limit))
-    told += [said for pair in together if (said := _interaction(best, pair)) is not None][:1]
+    # Of changes that are not put forward anyway, it is no news that they do not multiply.
+    told += [said for pair in together if (said := _interaction(helpful, pair)) is not None][:1]
     return tuple(told[:MOST_CONTRADICTIONS])
 
 
