@@ -35,7 +35,7 @@ def calibrate(
     """Measure, print and keep the ceilings of a configuration, or print what is kept. Raises `StackscopeError`.
 
     `with_variants` does the same for the other files of the same model, and prints each in turn; `only_if_missing`
-    leaves out what is kept already, of any age and build, without a word.
+    leaves out what is kept already, of any age and build, without a word; what a busy machine said is measured again.
     """
     if only_show and (is_full or with_variants or only_if_missing):
         raise UsageError("--show measures nothing, and the other options ask to.", remedy="Leave --show out.")

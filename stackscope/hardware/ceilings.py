@@ -82,13 +82,16 @@ def conditions(config: EngineConfig, *, library: str, threads: int, waiting: str
 
 
 def is_measured(config: EngineConfig) -> bool:
-    """Whether something is kept for this very file, in this configuration, on this machine; of any build and age."""
+    """Whether something is kept for this very file, in this configuration, on this machine; of any build and age.
+
+    What was measured while others kept the machine busy does not count: sessions do without it.
+    """
     try:
         file = Path(config.model).stat()
     except OSError:
         return False
     here = machine()
-    kept = [found.ceilings.conditions for found in known() if found.ceilings is not None]
+    kept = [found.ceilings.conditions for found in known() if found.ceilings is not None and not found.ceilings.is_busy]
     return any(
         each.hold_for(config)
         and (each.machine, each.model_bytes, each.model_mtime_ns) == (here, file.st_size, file.st_mtime_ns)

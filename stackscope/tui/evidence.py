@@ -12,7 +12,7 @@ from stackscope.tui import explained
 from stackscope.tui.charts import bar, swatch
 from stackscope.tui.compose import wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, width
-from stackscope.tui.wording import awaited, has_begun
+from stackscope.tui.wording import awaited, has_begun, was_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,7 +96,8 @@ def evidence(snapshot: Snapshot, found: Counted | None, room: int, look: Look) -
     """Everything, in lines of at most `room` cells."""
     lines: list[Line] = [*_verdict(snapshot, room, look), ()]
     if snapshot.explanation is not None:
-        for section in explained.sections(snapshot.explanation, snapshot.score, room, look):
+        busy = was_busy(snapshot)
+        for section in explained.sections(snapshot.explanation, snapshot.score, room, look, was_busy=busy):
             lines += [*section, ()] if section else []
     lines += [*_shares(snapshot, room, look), ()]
     lines += [*_moved(snapshot, found, room, look), ()]
@@ -281,7 +282,9 @@ def _rate(name: str, text: Text, now: float | None, minute: float | None, what: 
 def _unknown(snapshot: Snapshot, found: Counted | None, room: int, look: Look) -> list[Line]:
     """What is missing for a full explanation, and why."""
     missing: list[str] = []
-    if snapshot.bandwidth_ceiling is None or snapshot.compute_ceiling is None:
+    if was_busy(snapshot):
+        missing.append("What this machine can do at most was measured on a busy machine: stackscope calibrate.")
+    elif snapshot.bandwidth_ceiling is None or snapshot.compute_ceiling is None:
         missing.append("What this machine can do at most: its bandwidth and compute have not been measured.")
     if found is None and snapshot.n_steps > 0:
         header = snapshot.header

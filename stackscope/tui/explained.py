@@ -240,19 +240,20 @@ def _outcome(outcome: Outcome, room: int, look: Look) -> list[Line]:
     return _point(" ".join(told), room, look)
 
 
-def time_model(explanation: Explanation, room: int) -> list[Line]:
-    """What the predictions rest on."""
+def time_model(explanation: Explanation, room: int, *, was_busy: bool) -> list[Line]:
+    """What the predictions rest on. `was_busy`: the machine was, when it was calibrated."""
     if explanation.residual is None:
         return []
-    source = "calibrated on this machine" if explanation.is_calibrated else "learned from this session's steps alone"
+    calibrated = f"calibrated on {'a busy' if was_busy else 'this'} machine"
+    source = calibrated if explanation.is_calibrated else "learned from this session's steps alone"
     text = f"{source}; single steps stray from it by {units.percent(explanation.residual)}"
     lines: list[Line] = [_head("Time model", text if room >= len(text) + 12 else source)]
     parts = [(name, ns) for name, ns in explanation.terms if ns > 0]
     if parts:
         told = ", ".join(f"{name} {units.duration(ns)}" for name, ns in parts)
         lines += wrapped(f"A mean step on a calm machine: {told}.", room, "")
-    if not explanation.is_calibrated:
-        lines += wrapped("stackscope calibrate measures what this machine can do, in ten seconds.", room)
+    if was_busy or not explanation.is_calibrated:
+        lines += wrapped("stackscope calibrate measures what this machine can do: 20 s, when it is quiet.", room)
     return lines
 
 
@@ -297,13 +298,15 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
-def sections(explanation: Explanation, found: Score | None, room: int, look: Look) -> Iterable[list[Line]]:
+def sections(
+    explanation: Explanation, found: Score | None, room: int, look: Look, *, was_busy: bool
+) -> Iterable[list[Line]]:
     """Everything that follows the verdict, in its order; what is not known is left out."""
     yield shares(explanation, room, look)
     yield changes(explanation, room, look)
     yield break_evens(explanation, room, look)
     yield score(found, room, look)
     yield drafts(explanation, room)
-    yield time_model(explanation, room)
+    yield time_model(explanation, room, was_busy=was_busy)
     yield probes(explanation, room, look)
     yield rejected(explanation, room, look)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.model.variants import weights_label
-from stackscope.tui.lines import printable
+from stackscope.tui.lines import cells, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,9 @@ NAMES: Final = {
 """Settings whose names are not plain words already."""
 FOLLOWERS: Final = frozenset({"slots_max", "draft_length_max", "context_tokens"})
 """Settings that change because another did; told only where nothing else was changed."""
+_BUSY: Final = (
+    "measured on a busy machine: stackscope calibrate", "measured on a busy machine", "measured while busy",
+)  # fmt: skip
 SPECULATIONS: Final = {"ngram": "n-gram", "draft": "draft model", "mtp": "MTP"}
 
 
@@ -88,3 +91,16 @@ def awaited(snapshot: Snapshot, what: str) -> str:
 def has_begun(snapshot: Snapshot) -> bool:
     """Whether there is anything to show at all."""
     return snapshot.n_steps > 0 or snapshot.n_tokens > 0 or bool(snapshot.history.points)
+
+
+def was_busy(snapshot: Snapshot) -> bool:
+    """Whether what is in force was measured here, but while others kept the machine busy: that is no ceiling."""
+    ceilings = None if snapshot.header is None else snapshot.header.ceilings
+    if ceilings is None or not ceilings.is_busy or snapshot.config is None:
+        return False
+    return ceilings.conditions.names_model(snapshot.config) and ceilings.conditions.has_cores(snapshot.config)
+
+
+def no_ceiling(snapshot: Snapshot, room: int) -> str:
+    """Why there is no ceiling, in as many words as there is room for."""
+    return next((text for text in _BUSY if cells(text) <= room), _BUSY[-1]) if was_busy(snapshot) else "not measured"

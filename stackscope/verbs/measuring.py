@@ -59,7 +59,9 @@ def calibrate_parameters() -> list[inspect.Parameter]:
         "variants": typer.Option(
             False, "--variants", help="Measure the model's other files too: weights in more or fewer bits."
         ),
-        "if_missing": typer.Option(False, "--if-missing", help="Measure only what was never measured here."),
+        "if_missing": typer.Option(
+            False, "--if-missing", help="Measure only what was not measured here yet, or while the machine was busy."
+        ),
         "json": typer.Option(False, "--json", help="Print JSON for machines."),
     }
     switches = [

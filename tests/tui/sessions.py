@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,6 +44,7 @@ from tests.tui.figures import (
     speculating_window,
 )
 from tests.tui.hardware import one_gpu, several_gpus, without_gpu
+from tests.unit.ceilings_builders import ceilings, conditions
 from tests.unit.record_builders import make_header
 
 if TYPE_CHECKING:
@@ -176,6 +178,15 @@ def running() -> Snapshot:
 def mixed(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
     """Shares half-way between two."""
     return tuple((a + b) / 2 for a, b in zip(one, other, strict=True))
+
+
+def running_after_a_busy_calibration() -> Snapshot:
+    """The same on a machine whose ceilings were measured while others kept it busy."""
+    config = make_config()
+    measured = ceilings(
+        conditions=conditions(model=PurePath(config.model).name), is_quiet=False, foreign_share=0.8
+    )  # fmt: skip
+    return msgspec.structs.replace(running(), config=config, header=header(ceilings=measured))
 
 
 def calibrated() -> Snapshot:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.snapshot import PARTS, Verdict
 from stackscope.records import StepRecord
 from stackscope.toggles import EngineConfig
@@ -107,6 +108,20 @@ def test_phase_shares_say_that_they_name_no_cause() -> None:
     assert NO_EXPLAINER in " ".join(evident(sessions.running()).split())
     explained = msgspec.structs.replace(sessions.running(), verdict=Verdict(basis="explainer", name="Weight bandwidth"))
     assert "explainer" not in evident(explained)
+
+
+def test_evidence_tells_what_a_busy_machine_said_from_what_was_not_measured() -> None:
+    explanation = Explanation(residual=0.03, is_calibrated=True)
+    busy = msgspec.structs.replace(sessions.running_after_a_busy_calibration(), explanation=explanation)
+    shown = evident(busy)
+    assert "Time model  calibrated on a busy machine" in shown
+    assert "What this machine can do at most was measured on a busy machine: stackscope calibrate." in shown
+    assert "20 s, when it is quiet" in shown
+    assert "have not been measured" not in shown
+    shown = evident(msgspec.structs.replace(sessions.running(), explanation=explanation))
+    assert "Time model  calibrated on this machine" in shown
+    assert "its bandwidth and compute have not been measured." in shown
+    assert "busy machine" not in shown
 
 
 def test_every_part_of_a_step_is_defined() -> None:

@@ -23,7 +23,15 @@ from stackscope.tui.pane import Context, Size
 from stackscope.tui.panes import PANES
 from tests.tui.figures import SECOND, make_spread, plain_window, ratio
 from tests.tui.hardware import make_gpu, without_gpu
-from tests.tui.sessions import SESSIONS, calibrated, hardware_of, make_config, make_requests, running
+from tests.tui.sessions import (
+    SESSIONS,
+    calibrated,
+    hardware_of,
+    make_config,
+    make_requests,
+    running,
+    running_after_a_busy_calibration,
+)
 
 if TYPE_CHECKING:
     from stackscope.toggles import Setting
@@ -76,6 +84,18 @@ def test_no_percentage_is_made_up_without_a_measured_ceiling() -> None:
     assert "ceiling not measured" in words("compute", running(), 36, 4)
     assert "ceiling - not measured" in words("bandwidth", running())
     assert "%" not in words("bandwidth", running())
+
+
+def test_what_a_busy_machine_said_is_set_aside_and_not_called_unmeasured() -> None:
+    snapshot = running_after_a_busy_calibration()
+    advice = "measured on a busy machine: stackscope calibrate"
+    for width, reason in ((90, advice), (58, "measured on a busy machine"), (38, "measured while busy")):
+        assert f"ceiling {reason}" in words("compute", snapshot, width)
+        assert f"ceiling - {reason}" in words("bandwidth", snapshot, width)
+        assert "not measured" not in words("compute", snapshot, width) + words("bandwidth", snapshot, width)
+    more = msgspec.structs.replace(snapshot, config=make_config(threads=7))  # Never measured, busy or not.
+    assert "ceiling not measured" in words("compute", more)
+    assert "ceiling - not measured" in words("bandwidth", more)
 
 
 def test_with_a_ceiling_what_is_left_is_told() -> None:

@@ -81,6 +81,16 @@ def test_what_is_there_is_not_measured_again(measured: list[tuple[EngineConfig, 
     assert measured[-1][0].threads == 7
 
 
+def test_what_a_busy_machine_said_is_measured_again(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
+    busy = msgspec.structs.replace(own(), is_quiet=False, foreign_share=0.8)
+    cache.store(busy)
+    assert "synthetic.gguf" in invoke("--if-missing")[1]
+    assert len(measured) == 1
+    cache.store(msgspec.structs.replace(busy, foreign_share=None))  # This system does not say: that is no better twice.
+    assert invoke("--if-missing") == (0, "", "")
+    assert len(measured) == 1
+
+
 def test_variants_are_measured_after_the_model_itself(
     measured: list[tuple[EngineConfig, protocol.Budget]], tmp_path: Path
 ) -> None:

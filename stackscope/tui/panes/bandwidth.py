@@ -10,7 +10,7 @@ from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
 from stackscope.tui.lines import Line, Span, cells, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import add_chart
-from stackscope.tui.wording import awaited, has_begun
+from stackscope.tui.wording import awaited, has_begun, no_ceiling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class BandwidthPane(Pane):
         rows.add(1, row("modelled", snapshot.now.bytes_per_s, ""))
         rows.add(0, row("in forwards", snapshot.now.forward_bytes_per_s, ""))
         rows.add(3, row("measured", measured, why))
-        rows.add(2, row("ceiling", snapshot.bandwidth_ceiling, "not measured"))
+        rows.add(2, row("ceiling", snapshot.bandwidth_ceiling, no_ceiling(snapshot, size.width - _LABEL - 3)))
         peak = _total([gpu.peak_bytes_per_s for gpu in gpus])
         if peak is not None:
             rows.add(7, row("peak", peak, "clock × bus"))

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from stackscope import units
 from stackscope.tui.charts import ceiling
 from stackscope.tui.compose import Rows, figure, flow, quantity, said, wrapped
-from stackscope.tui.lines import Line, Span
+from stackscope.tui.lines import Line, Span, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import framed_area
 from stackscope.tui.timeline import known
-from stackscope.tui.wording import awaited, has_begun
+from stackscope.tui.wording import awaited, has_begun, no_ceiling
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
@@ -80,6 +80,6 @@ def _figures(snapshot: Snapshot, room: int) -> Line:
     used = figure("used", units.flop_rate(now.flops_per_s), style="value")
     forwards = figure("in forwards", units.flop_rate(now.forward_flops_per_s))
     if top is None:
-        unmeasured = said("ceiling not measured", "unknown")
+        unmeasured = said(f"ceiling {no_ceiling(snapshot, room - width(used) - len('  ceiling '))}", "unknown")
         return flow((used, unmeasured, forwards), room, 2) if room >= 40 else flow((unmeasured, used), room, 2)
     return flow((used, figure("of", f"{units.flop_rate(top)} measured"), forwards), room)
