@@ -45,10 +45,10 @@ that is less than the A tokens that it brings.
 Lessons run on the bundled pair, its target inflated to 200 MB where reading weights has to matter, offline. Without
 `--draft`, drafts of your own model come from n-gram look-up; lessons 3 and 8 want a draft model. The result goes to
 `profiles/recorded/lessons`, or your data folder, as JSON with every setting, prediction and run; `--output` names
-another place. Results below were recorded on the machine that each names, where a run counts as disturbed when
-something else had more than a little of the engine's cores, by
+another place, and `--replace` writes over a file there. Results below were recorded on the machine that each names,
+where a run counts as disturbed when something else had more than a little of the engine's cores, by
 
-    stackscope learn N --output profiles/lessons/NN.json
+    stackscope learn N --output profiles/lessons/NN.json --replace
 """
 
 NOT_RECORDED = "Not recorded yet: `stackscope learn {number}` measures it on your machine."

@@ -27,6 +27,7 @@ from stackscope.hardware.host import processor_name
 from stackscope.model.catalog import bundled_draft, bundled_target, resolve
 from stackscope.report import lesson as report
 from stackscope.report import output
+from stackscope.report.export.output import require_writable, whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,8 @@ class LearnOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Show what was recorded, and run nothing."""
     output: Path | None = None
     """Where the result goes. `None`: to the user's own."""
+    is_replacing: bool = False
+    """Write over `output`. The user's own is always replaced by a newer one."""
     json: bool = False
 
 
@@ -80,7 +83,7 @@ class LessonModels:
 def learn(asked: LearnOptions) -> int:
     """Show the list, a recorded result, or run a lesson; the exit status. Raises `StackscopeError`."""
     if asked.lesson is None:
-        if asked.is_shown or asked.is_quick or asked.output is not None:
+        if asked.is_shown or asked.is_quick or asked.is_replacing or asked.output is not None:
             raise UsageError("That is about one lesson.", remedy="Name it by its number: stackscope learn 3.")
         return _list(is_json=asked.json)
     lesson = lesson_of(asked.lesson)
@@ -136,10 +139,13 @@ class _Taught:
     def __init__(self, lesson: Lesson, asked: LearnOptions) -> None:
         self._lesson = lesson
         self._asked = asked
+        self._path = records.own_path(lesson.number) if asked.output is None else asked.output
+        self._may_replace = asked.output is None or asked.is_replacing
         self._interrupts = Interrupts()
 
     def run(self) -> int:
         lesson, asked = self._lesson, self._asked
+        require_writable(self._path, replace=self._may_replace)
         models = LessonModels(asked.model, asked.draft, teller(is_quiet=asked.json))
         stage = lesson.stage(models, asked.is_quick)
         started = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -155,7 +161,8 @@ class _Taught:
             )
             try:
                 conductor.look()
-                self._tell(partial(report.predicted, lesson, stage, conductor.predictions))
+                with progress.aside():
+                    self._tell(partial(report.predicted, lesson, stage, conductor.predictions))
                 conductor.measure()
             except Stopped:
                 pass
@@ -184,15 +191,16 @@ class _Taught:
     def _end(self, record: LessonRecord, received: int | None) -> int:
         lesson, asked = self._lesson, self._asked
         document = report.document(lesson, record)
-        path = None
-        if received is None:  # Half a lesson does not take the place of a whole one.
-            path = records.own_path(lesson.number) if asked.output is None else asked.output
-            records.write(path, document)
-        if asked.json:
-            output.write(msgspec.json.encode(document).decode() + "\n")
-        else:
-            output.show(partial(report.measured, lesson, record, path))
-        return 0 if received is None else SIGNALLED + received
+        try:  # Shown first: what cannot be stored has been seen at least, and what cannot be shown is stored.
+            _print(document, partial(report.measured, lesson, record), is_json=asked.json)
+        finally:
+            if received is None:  # Half a lesson does not take the place of a whole one.
+                with whole_file(self._path, replace=self._may_replace) as unfinished:
+                    records.write(unfinished, document)
+        if received is not None:
+            return SIGNALLED + received
+        self._tell(partial(report.stored, self._path))
+        return 0
 
     def _is_stopping(self) -> bool:
         return self._interrupts.received is not None

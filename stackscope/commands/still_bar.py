@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class StillBar:
@@ -31,6 +35,13 @@ class StillBar:
     def show(self, text: str, fraction: float) -> None:
         """Show how far it is, 0 to 1, and any text."""
         self._bar.update(self._task, description=text, completed=fraction, refresh=True)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the lines of the bar, cleared, to what is written meanwhile, which has to end them."""
+        self._bar.update(self._task, visible=False, refresh=True)
+        yield
+        self._bar.update(self._task, visible=True, refresh=True)
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -180,7 +180,7 @@ def _indented(lines: Sequence[str], width: int) -> list[Text]:
     ]
 
 
-def measured(lesson: Lesson, record: LessonRecord, path: Path | None, width: int) -> Text:
+def measured(lesson: Lesson, record: LessonRecord, width: int) -> Text:
     """What came out: the table, the picture, and what it means here."""
     data, stage = record.data, record.stage
     blocks = units.counted(data.n_blocks, "block")
@@ -205,9 +205,12 @@ def measured(lesson: Lesson, record: LessonRecord, path: Path | None, width: int
     lines += [row("note", [note], width, style="yellow") for note in record.notes]
     where = f"{record.device}, {units.counted(record.cores, 'core')}, {record.date}, Stackscope {record.stackscope}"
     lines.append(row("machine", [where], width, style="dim"))
-    if path is not None:
-        lines.append(row("stored", [str(path)], width, style="dim"))
     return Text("\n").join(lines)
+
+
+def stored(path: Path, width: int) -> Text:
+    """Where the result is."""
+    return row("stored", [str(path)], width, style="dim")
 
 
 def whole(lesson: Lesson, record: LessonRecord, path: Path, width: int) -> Text:
@@ -216,7 +219,8 @@ def whole(lesson: Lesson, record: LessonRecord, path: Path, width: int) -> Text:
         [
             staged(lesson, record.stage, width, is_quick=False),
             predicted(lesson, record.stage, record.predictions, width),
-            measured(lesson, record, path, width),
+            measured(lesson, record, width),
+            stored(path, width),
         ]
     )
 

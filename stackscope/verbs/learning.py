@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stackscope.verbs.base import app, reporting
+from stackscope.verbs.base import Replace, app, reporting
 
 
 @app.command()
@@ -23,6 +23,7 @@ def learn(
         Path | None,
         typer.Option("--output", "-o", help="File for the result, instead of your own.", metavar="FILE"),
     ] = None,
+    replace: Replace = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Check a claim of the field on this machine: predict it, measure it, and see what it means here.
@@ -34,6 +35,13 @@ def learn(
         from stackscope.commands.learn import learn as teach
 
         asked = LearnOptions(
-            lesson=lesson, model=model, draft=draft, is_quick=quick, is_shown=show, output=output, json=json
+            lesson=lesson,
+            model=model,
+            draft=draft,
+            is_quick=quick,
+            is_shown=show,
+            output=output,
+            is_replacing=replace,
+            json=json,
         )
         raise typer.Exit(teach(asked))

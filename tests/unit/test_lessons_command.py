@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
@@ -10,14 +12,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-import stackscope.verbs.learning  # noqa: F401 - which registers the verb
+from stackscope.cli import app
 from stackscope.commands import learn as command
+from stackscope.commands import still_bar
 from stackscope.commands.learn import LearnOptions
+from stackscope.errors import StackscopeError
 from stackscope.experiments.lessons import record as records
 from stackscope.experiments.lessons.conducting import Conductor
-from stackscope.verbs.base import app
 from tests.integration.ablate_support import ROOT
 from tests.integration.ablate_support import command as with_fake_engine
 from tests.unit.lessons_builders import FakeModels, stage
@@ -82,9 +86,109 @@ def test_options_reach_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
         return 3
 
     monkeypatch.setattr(command, "learn", body)
-    result = CliRunner().invoke(app, ["learn", "6", "--quick", "--model", "a.gguf", "--draft", "b.gguf", "--json"])
+    typed = ["learn", "6", "--quick", "--model", "a.gguf", "--draft", "b.gguf", "--replace", "--json"]
+    result = CliRunner().invoke(app, typed)
     assert result.exit_code == 3
-    assert received == [LearnOptions(lesson=6, model="a.gguf", draft="b.gguf", is_quick=True, json=True)]
+    asked = LearnOptions(lesson=6, model="a.gguf", draft="b.gguf", is_quick=True, is_replacing=True, json=True)
+    assert received == [asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "code", "told"),
+    [
+        ("there.json", [], 2, "exists already. Give another name, or --replace to write over it."),
+        ("folder", [], 2, "exists already. Give another name, or --replace to write over it."),
+        ("folder", ["--replace"], 2, "is no file, and is not written over. Give another name."),
+        (
+            "there.json/x.json",
+            [],
+            1,
+            "could not be written: file exists. Write where you may, and where the path exists.",
+        ),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_before_anything_runs(
+    machine: Machine, tmp_path: Path, name: str, options: list[str], code: int, told: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "there.json").write_text("mine")
+    result = CliRunner().invoke(app, ["learn", "1", "-o", str(tmp_path / name), *options])
+    assert result.exit_code == code
+    assert result.stderr == f"stackscope: {tmp_path / name} {told}\n"
+    assert result.stdout == ""
+    assert machine.ran == []
+    assert (tmp_path / "there.json").read_text() == "mine"
+    assert {path.name for path in tmp_path.rglob("*")} == {"folder", "there.json"}
+
+
+def test_a_closed_folder_is_refused_before_anything_runs(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(self: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr("pathlib.Path.touch", closed)  # Rights mean nothing to root.
+    result = CliRunner().invoke(app, ["learn", "1", "-o", str(tmp_path / "x.json")])
+    assert result.exit_code == 1
+    assert "x.json could not be written: permission denied. Write where you may" in result.stderr
+    assert machine.ran == []
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_file_is_written_over_when_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text("old")
+    assert command.learn(LearnOptions(lesson=1, output=path, is_replacing=True)) == 0
+    assert records.read(path).lesson == 1
+
+
+@pytest.mark.usefixtures("machine")
+def test_ones_own_result_takes_the_place_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "own_path", lambda number: tmp_path / "lessons" / f"{number}.json")
+    for _ in range(2):
+        assert command.learn(LearnOptions(lesson=1)) == 0
+    assert records.read(tmp_path / "lessons" / "1.json").lesson == 1
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("is_json", [False, True])
+def test_what_cannot_be_stored_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_json: bool
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "write", full)
+    with pytest.raises(StackscopeError, match="the disk is full"):
+        command.learn(LearnOptions(lesson=1, output=tmp_path / "x.json", json=is_json))
+    told = capsys.readouterr().out
+    assert json.loads(told)["conclusion"]["holds"] is True if is_json else "\nthe claim" in told
+    assert "\nstored" not in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_cannot_be_shown_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("stackscope.report.output.write", gone)
+    path = tmp_path / "x.json"
+    with pytest.raises(BrokenPipeError):
+        command.learn(LearnOptions(lesson=1, output=path, json=True))
+    assert records.read(path).lesson == 1
+
+
+@pytest.mark.usefixtures("machine")
+def test_predictions_do_not_stand_on_the_line_of_the_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = io.StringIO()
+    monkeypatch.setattr(still_bar, "Console", lambda **_: Console(file=both, force_terminal=True, width=100))
+    monkeypatch.setattr("stackscope.report.output.write", both.write)
+    assert command.learn(LearnOptions(lesson=1, output=tmp_path / "x.json")) == 0
+    before, _, after = both.getvalue().partition("predicted")
+    assert "run 1 of" in before
+    assert before.endswith("\r\x1b[2K")
+    assert "run 2 of" in after
 
 
 def test_models_of_ones_own_take_the_place_of_the_bundled_pair() -> None:

@@ -155,7 +155,7 @@ def test_everything_has_a_form_in_ascii(number: int, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_lesson_says_so() -> None:
-    shown = report.measured(lesson(1), record(1, is_interrupted=True), None, 80).plain
+    shown = report.measured(lesson(1), record(1, is_interrupted=True), 80).plain
     assert "It was interrupted, and is not stored." in shown
     assert "\nstored" not in shown
 

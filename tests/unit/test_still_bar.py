@@ -13,10 +13,10 @@ from stackscope.commands.still_bar import StillBar
 from stackscope.experiments.blocks import Standing
 
 
-def screen(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> io.StringIO:
+def screen(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, width: int = 100) -> io.StringIO:
     """Puts a terminal, or a file, in the place of standard error; what is written to it."""
     shown = io.StringIO()
-    console = Console(file=shown, force_terminal=is_terminal, width=100)
+    console = Console(file=shown, force_terminal=is_terminal, width=width)
     monkeypatch.setattr(still_bar, "Console", lambda **_: console)
     return shown
 
@@ -29,6 +29,19 @@ def test_it_writes_when_it_is_told_and_is_gone_afterwards(monkeypatch: pytest.Mo
         assert "matrices" in shown.getvalue()
         assert bar._bar.tasks[0].percentage == 50.0
     assert shown.getvalue().endswith("\x1b[2K")  # The line is erased.
+
+
+@pytest.mark.parametrize("width", [40, 100])
+def test_it_makes_room_for_what_is_written_meanwhile(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    shown = screen(monkeypatch, is_terminal=True, width=width)
+    with StillBar("loading", is_quiet=False) as bar:
+        bar.show("matrices that take long to load", 0.5)
+        with bar.aside():
+            assert shown.getvalue().endswith("\r\x1b[2K")  # The line is erased, and the cursor at its start.
+            shown.write("predicted\n")
+        back = shown.getvalue().partition("predicted\n")[2]
+        assert "matrices" in back
+        assert "\x1b[1A" not in back  # It does not go up into what was written.
 
 
 @pytest.mark.parametrize(("is_terminal", "is_quiet"), [(False, False), (True, True)])

@@ -78,16 +78,9 @@ def read(path: Path) -> LessonRecord:
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Put a lesson's document into its file, whole or not at all. Raises `SessionFileError`."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise SessionFileError(
-            f"{path} cannot be written: {error.strerror or error}.", remedy="Name another."
-        ) from None
+    """Put a lesson's document into its file. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def with_names(stage: Stage) -> Stage:

@@ -23,16 +23,21 @@ def refuse_own_sources(path: Path, sources: Iterable[Path]) -> None:
             raise UsageError(f"{path} is the recording itself.", remedy="Give another name for what is made of it.")
 
 
+def require_writable(path: Path, *, replace: bool) -> None:
+    """Before long work that ends in `whole_file`: raises what that would. Makes the folder above if need be."""
+    unfinished = _begun(path, replace=replace)
+    with _telling(path):
+        unfinished.touch()
+        unfinished.unlink()
+
+
 @contextmanager
 def whole_file(path: Path, *, replace: bool) -> Iterator[Path]:
     """A path to write to, which becomes `path` when the block ends, and goes when it fails.
 
     Raises `UsageError` when something is there and may not be replaced, `StackscopeError` when it cannot be written.
     """
-    _refuse_existing(path, replace=replace)
-    if _is_there(path) and not stat.S_ISREG(path.stat().st_mode):
-        raise UsageError(f"{path} is no file, and is not written over.", remedy="Give another name.")
-    unfinished = _beside(path)
+    unfinished = _begun(path, replace=replace)
     with _telling(path):
         try:
             yield unfinished
@@ -83,6 +88,14 @@ def _take_place(new: Path, path: Path) -> None:
         old.rename(path)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _begun(path: Path, *, replace: bool) -> Path:
+    """Where to write what becomes the file `path`, if it may."""
+    _refuse_existing(path, replace=replace)
+    if _is_there(path) and not stat.S_ISREG(path.stat().st_mode):
+        raise UsageError(f"{path} is no file, and is not written over.", remedy="Give another name.")
+    return _beside(path)
 
 
 def _beside(path: Path) -> Path:
