@@ -24,7 +24,7 @@ from stackscope.tui.modes import OTHERS, commands
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.source import Status
-from stackscope.tui.styles import CSS, textual_theme
+from stackscope.tui.styles import CSS, line_filters, textual_theme
 from stackscope.tui.toggling import Said, Toggling
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
     from textual.command import Provider
+    from textual.filter import LineFilter
     from textual.screen import Screen
 
     from stackscope.errors import StackscopeError
@@ -99,6 +100,7 @@ class StackscopeApp(App[None]):
         """Themes that this terminal has the colours for."""
         self.look = look
         super().__init__(**options)
+        self.no_color = False  # The kind says so: Textual's stylesheets would add to it.
         for each in get_args(theme.Kind):
             self.register_theme(textual_theme(each))
         self.theme = f"stackscope-{kind}"  # Before anything is styled in the colours of another.
@@ -387,6 +389,9 @@ class StackscopeApp(App[None]):
         """Go to the next theme that this terminal has the colours for."""
         kinds = self._kinds
         self.use_theme(kinds[(kinds.index(self.kind) + 1) % len(kinds)] if self.kind in kinds else kinds[0])
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return line_filters(self.kind, super().get_line_filters())
 
     def use_theme(self, kind: theme.Kind) -> None:
         """Draw with this theme from now on."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from rich.segment import Segment
+from rich.style import Style
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.theme import Theme
 
 from stackscope.tui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.color import Color
 
 CSS: Final = """
 Screen { background: $background; color: $foreground; overflow: hidden; }
@@ -41,6 +49,31 @@ _ANSI_VARIABLES: Final = {
 }
 """What Textual's own stylesheets ask of a theme of the terminal's colours."""
 
+_MONO_VARIABLES: Final = _ANSI_VARIABLES | dict.fromkeys(
+    ("scrollbar-background", "scrollbar-background-hover", "scrollbar-background-active"), "ansi_default"
+)
+"""A painted track would be reversed, as the thumb is."""
+
+
+class Colourless(LineFilter):
+    """Takes out every colour; what stands on a painted background, as cursors and selections do, is reversed."""
+
+    _PLAIN: Final = Style(color="default", bgcolor="default")
+    _PAINTED: Final = Style(color="default", bgcolor="default", reverse=True)
+
+    def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
+        return [Segment(text, self._without(style), control) for text, style, control in segments]
+
+    def _without(self, style: Style | None) -> Style | None:
+        if style is None:
+            return None
+        is_painted = style.bgcolor is not None and not style.bgcolor.is_default
+        return style + (self._PAINTED if is_painted else self._PLAIN)
+
+
+_COLOURLESS: Final = Colourless()
+"""One for all: lines remember what a filter made of them."""
+
 
 def textual_theme(kind: theme.Kind) -> Theme:
     """A theme of Textual's with the colours of ours."""
@@ -50,13 +83,23 @@ def textual_theme(kind: theme.Kind) -> Theme:
             name=f"stackscope-{kind}", primary="ansi_yellow", secondary="ansi_yellow", accent="ansi_yellow",
             success="ansi_green", warning="ansi_yellow", error="ansi_red", foreground="ansi_default",
             background="ansi_default", surface="ansi_default", panel="ansi_default", boost="ansi_default", ansi=True,
-            variables=_ANSI_VARIABLES,
+            variables=_MONO_VARIABLES if kind == "mono" else _ANSI_VARIABLES,
         )  # fmt: skip
     return Theme(
         name=f"stackscope-{kind}", primary=base.accent, accent=base.accent, foreground=base.foreground,
         background=base.background, surface=base.surface, panel=base.surface, success=base.good, warning=base.warning,
         error=base.bad, dark=base.is_dark, variables=_scrollbars(kind),
     )  # fmt: skip
+
+
+def line_filters(kind: theme.Kind, own: Sequence[LineFilter]) -> list[LineFilter]:
+    """Textual's own filters, but for those that `NO_COLOR` adds; without colours, one that takes out every colour.
+
+    Textual chooses its filter before it knows our theme: it makes greys of colours, and black of the terminal's own
+    background.
+    """
+    kept = [each for each in own if not isinstance(each, (Monochrome, NoColor))]
+    return [*kept, _COLOURLESS] if kind == "mono" else kept
 
 
 def _scrollbars(kind: theme.Kind) -> dict[str, str]:
