@@ -132,11 +132,12 @@ def test_a_folder_to_record_to_is_made(tmp_path: Path) -> None:
 
 
 def test_progress_is_for_a_terminal_and_the_summary_for_standard_output() -> None:
-    with start(*SMALL, "--requests", "12", "--max-tokens", "60", "--no-record") as running:
+    # Long enough for the line to be drawn in the middle of it, on a fast machine too.
+    with start(*SMALL, "--requests", "24", "--max-tokens", "150", "--no-record") as running:
         assert running.wait() == 0
         assert "loading lab-target-f16.gguf" in running.terminal
-        assert re.search(r"running .* \d+ of 12 requests  [\d.]+ tok/s", running.terminal)
-        assert "requests      12 reached their limit\n" in running.output
+        assert re.search(r"running .* \d+ of 24 requests  [\d.,]+ tok/s", running.terminal)
+        assert "requests      24 reached their limit\n" in running.output
         assert ESCAPE not in running.output
         assert "\x1b[?25l" not in running.terminal.rpartition("\x1b[?25h")[2]
 
