@@ -1,12 +1,13 @@
 """What looking at the machine costs: CPU time of the sampler, and speed with it ÷ without.
 
-*Cost*: GPUs are read ten times a second (the application does it five times), of which what changes slowly once a second;
-host and engine process once a second, and for comparison ten times as well, by a process that does nothing else. The GPU
-is an H100 as the tests play it, so that the driver's binding runs as it would; what its driver takes is not in the figure.
+*Cost*: GPUs are read ten times a second (the application does it five times), of which what changes slowly once a
+second; host and engine process once a second, and for comparison ten times as well, by a process that does nothing
+else. The GPU is an H100 as the tests play it, so that the driver's binding runs as it would; what its driver takes is
+not in the figure.
 
-*Speed*: one engine process, and stretches of work with GPUs read ten times a second and the host once, and without, in a
-random order and then in its reverse. A second side without (`off again`) shows what the method makes of no difference.
-The interval is Student's t on the logarithms, over rounds.
+*Speed*: one engine process, and stretches of work with GPUs read ten times a second and the host once, and without, in
+a random order and then in its reverse. A second side without (`off again`) shows what the method makes of no
+difference. The interval is Student's t on the logarithms, over rounds.
 
     python -m benchmarks.probe_cost
     python -m benchmarks.probe_cost --rounds 2 --seconds 0.3 --watch-seconds 2
