@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.fit import Fit
 from stackscope.analysis.timing.shapes import Shape, one_row
-from stackscope.records import StepRecord, Ubatch
+from stackscope.records import Delay, StepRecord, Ubatch
 from tests.unit.timing_machines import CONFIG, Machine
 
 if TYPE_CHECKING:
@@ -309,10 +309,11 @@ def test_what_was_learned_of_a_configuration_is_there_when_it_comes_back() -> No
     assert again.terms(one_row(1500)).total == pytest.approx(before.terms(one_row(1500)).total, rel=1e-9)
 
 
-def test_aborted_steps_teach_nothing() -> None:
+@pytest.mark.parametrize("change", [{"aborted": True}, {"delay": Delay("decode", 1_000_000)}])
+def test_steps_that_were_cut_short_or_delayed_teach_nothing(change: dict[str, Any]) -> None:
     machine = Machine()
     steps = machine.traffic(200)
-    broken = [msgspec.structs.replace(replaced, aborted=True) for replaced in replace_times(steps, 5.0)]
+    broken = [msgspec.structs.replace(replaced, **change) for replaced in replace_times(steps, 5.0)]
     shape = one_row(700)
     plain, mixed = fitted(machine, steps), fitted(machine, [*steps, *broken])
     assert mixed.terms(shape) == plain.terms(shape)

@@ -81,7 +81,7 @@ def keep(plain: list[Sample], mixed: list[Sample], steps: Sequence[StepRecord], 
     """Keep some steps with forwards, evenly from what there is, and no more than `most` of either kind."""
     kinds: tuple[list[StepRecord], list[StepRecord]] = [], []
     for step in steps:
-        if step.work and not step.aborted:
+        if step.work and not step.aborted and step.delay is None:
             kinds[any(slot.phase == "prefill" for slot in step.work)].append(step)
     for kept, found in zip((plain, mixed), kinds, strict=True):
         stride = max(1, -(-len(found) // most))

@@ -89,13 +89,13 @@ class Fit:
         return _Conditions(config, pricing, ceilings, base, rates=rates, is_gpu=is_gpu)
 
     def add(self, steps: Iterable[StepRecord]) -> None:
-        """Learn from steps of the configuration in force. Aborted steps are left out, and those without a forward."""
+        """Learn from steps of the configuration in force, but for those aborted, delayed, or without a forward."""
         current = self._current
         if current is None or self._config is None:
             return
         speculation = self._config.speculation
         for step in steps:
-            if step.work and not step.aborted:
+            if step.work and not step.aborted and step.delay is None:
                 current.take(step, speculation)
 
     def model(self) -> TimeModel | None:
