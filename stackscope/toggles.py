@@ -14,6 +14,10 @@ Setting: TypeAlias = str | int | float | bool | tuple[float, ...] | None
 """The value of any one setting."""
 
 
+LEAST_DRAFT_SIZE: Final = 8
+"""Draft length that a context is sized for at least, where none is asked for."""
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is drawn from the target's logits. Truncations apply before the temperature."""
 
@@ -69,7 +73,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     slots_max: int | None = None
     """Slots that the context is sized for; live changes of `slots` stay below. `None`: `max(slots, 16)`."""
     draft_length_max: int | None = None
-    """Draft length that the context is sized for. `None`: `max(draft_length, 8)`."""
+    """Draft length that the context is sized for. `None`: `max(draft_length, LEAST_DRAFT_SIZE)`."""
 
     kv_type_k: KvType = "f16"
     kv_type_v: KvType = "f16"
@@ -94,6 +98,23 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     tensor_split: tuple[float, ...] = ()
     """Share of each device; empty leaves it to the library."""
     seed: int = 0
+
+
+def idle_settings(config: EngineConfig) -> frozenset[str]:
+    """Settings that change nothing, because what they are about is off."""
+    idle: set[str] = set()
+    if not config.shadows:
+        idle.add("shadow_share")
+    if config.speculation == "off":
+        idle.add("adaptive_draft")
+        # Without a size of its own, the context is sized for at least the usual longest draft.
+        if config.draft_length_max is not None or config.draft_length <= LEAST_DRAFT_SIZE:
+            idle.add("draft_length")
+    if not config.shadows and config.speculation != "ngram":
+        idle |= {"ngram_min", "ngram_max"}
+    if not config.shadows and not config.prefix_cache:
+        idle |= {"block_tokens", "cache_tokens"}
+    return frozenset(idle)
 
 
 class ToggleKind(StrEnum):

@@ -48,6 +48,14 @@ def number(value: Number | None, *, unit: str = "", places: int = 2) -> str:
     return f"{sign}{text}{suffix}"
 
 
+def exact(value: Number | None) -> str:
+    """A number as it was set, without rounding: `0.008`, `0.5`, `4,096`, `3`."""
+    if not is_known(value):
+        return UNKNOWN
+    assert value is not None
+    return f"{value or 0:,}".removesuffix(".0")  # zero has no sign
+
+
 def count(value: int | None) -> str:
     """A whole number with its thousands grouped: `1,234,567`."""
     return UNKNOWN if value is None else f"{value:,}"

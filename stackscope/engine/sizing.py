@@ -12,6 +12,7 @@ import msgspec
 from stackscope.analysis.kv import kv_bytes_per_token
 from stackscope.errors import ToggleRefusedError
 from stackscope.model.ggml_types import BY_NAME
+from stackscope.toggles import LEAST_DRAFT_SIZE
 
 if TYPE_CHECKING:
     from stackscope.records import ModelSummary
@@ -64,7 +65,9 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
     _check_numbers(config)
     _check_types(config, model)
     slots_max = config.slots_max if config.slots_max is not None else max(config.slots, 16)
-    draft_max = config.draft_length_max if config.draft_length_max is not None else max(config.draft_length, 8)
+    draft_max = config.draft_length_max
+    if draft_max is None:
+        draft_max = max(config.draft_length, LEAST_DRAFT_SIZE)
     _require(slots_max >= config.slots, f"slots_max {slots_max} is below slots {config.slots}.", "Raise slots_max.")
     _require(
         draft_max >= config.draft_length,

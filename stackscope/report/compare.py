@@ -125,8 +125,13 @@ def difference(one: Difference, letters: tuple[str, str]) -> str:
     settings = {target for option in OPTIONS for target in option.targets}
     if one.name.startswith("with "):
         return f"{one.name}: {letters[0 if one.a else 1]} only"
-    name = epochs.named(one.name) if f"engine.{one.name}" in settings else one.name.replace("_", " ")
-    return f"{name} {_plain(one.a)} → {_plain(one.b)}"
+    if f"engine.{one.name}" in settings and one.area == "configuration":
+        return f"{epochs.named(one.name)} {_setting(one.a)} → {_setting(one.b)}"
+    return f"{one.name.replace('_', ' ')} {_plain(one.a)} → {_plain(one.b)}"
+
+
+def _setting(value: object) -> str:
+    return epochs.spelled(None) if value is None else _plain(value)
 
 
 def _plain(value: object) -> str:

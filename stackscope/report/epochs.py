@@ -75,16 +75,14 @@ def named(setting: str) -> str:
 
 
 def spelled(setting: Setting) -> str:
-    """The value of a setting as text; of a path, the file's name."""
+    """The value of a setting as text, exactly; of a path, the file's name."""
     match setting:
         case None:
             return "auto"
         case bool():
             return "on" if setting else "off"
-        case int():
-            return units.count(setting)
-        case float():
-            return units.number(setting)
+        case int() | float():
+            return units.exact(setting)
         case tuple():
-            return ",".join(units.number(share) for share in setting) or "auto"
+            return ",".join(map(units.exact, setting)) or "auto"
     return PurePath(setting).stem if "/" in setting else setting

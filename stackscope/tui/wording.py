@@ -33,9 +33,9 @@ SPECULATIONS: Final = {"ngram": "n-gram", "draft": "draft model", "mtp": "MTP"}
 
 
 def spelled(name: str, setting: Setting) -> str:
-    """The value of a setting."""
+    """The value of a setting, exactly."""
     if name == "synthetic_acceptance":
-        return "off" if setting is None or not isinstance(setting, int | float) else units.percent(setting)
+        return "off" if not isinstance(setting, int | float) else f"{units.exact(round(100 * setting, 9))} %"
     if name == "cache_tokens" and setting is None:
         return "none"
     match setting:
@@ -44,9 +44,9 @@ def spelled(name: str, setting: Setting) -> str:
         case bool():
             return "on" if setting else "off"
         case int() | float():
-            return f"{units.number(setting)}/s" if name == "rate" else units.number(setting)
+            return f"{units.exact(setting)}/s" if name == "rate" else units.exact(setting)
         case tuple():
-            return ",".join(units.number(share) for share in setting) or "auto"
+            return ",".join(map(units.exact, setting)) or "auto"
     if name in ("model", "draft_model"):
         return printable(weights_label(setting))
     return SPECULATIONS.get(setting, printable(setting)) if name == "speculation" else printable(setting)

@@ -174,3 +174,14 @@ def test_large_recordings_are_read_in_processes(recordings: tuple[str, str], mon
     apart = digests((*recordings, recordings[0]))
     assert [one.values for one in apart] == [one.values for one in (*together, together[0])]
     assert [one.name for one in apart] == ["a.jsonl", "b.jsonl", "a.jsonl"]
+
+
+def test_settings_are_shown_exactly(tmp_path: Path) -> None:
+    paths = []
+    for share in (0.008, 0.0124):
+        path = tmp_path / f"{share}.jsonl"
+        path.write_bytes(encode_all(Run(config={"shadow_share": share}).records()))
+        paths.append(str(path))
+    assert "shadow-share 0.008 → 0.0124\n" in invoked(*paths)[1]
+    done = CliRunner().invoke(app, ["report", *paths])
+    assert "| shadow-share | 0.008 | 0.0124 |" in done.stdout

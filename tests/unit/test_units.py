@@ -194,3 +194,22 @@ def test_instants_are_told_as_on_a_clock() -> None:
     assert shown == ["0:00", "0:07", "1:00", "12:05", "59:59", "1:00:00", "1:02:03", "100:00:00"]
     assert units.clock(999_999_999) == "0:00"  # an instant has not come before its second is over
     assert units.clock(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.008, "0.008"),
+        (0.0123456, "0.0123456"),
+        (0.5, "0.5"),
+        (3.0, "3"),
+        (4096, "4,096"),
+        (1234.5, "1,234.5"),
+        (0, "0"),
+        (-0.0, "0"),
+        (None, "-"),
+        (math.nan, "-"),
+    ],
+)
+def test_what_was_set_is_shown_as_it_was_set(value: float | None, shown: str) -> None:
+    assert units.exact(value) == shown

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from stackscope.toggles import EngineConfig
+from stackscope.toggles import EngineConfig, Sampling, idle_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def header_differences(a: Header, b: Header) -> tuple[Difference, ...]:
     """What the headers alone say differently."""
     return (
         *_configuration(a.config, b.config),
-        *_of("workload", _workload(a), _workload(b)),
+        *_of("workload", workload_of(a), workload_of(b)),
         *_models(a, b),
         *_of("machine", _machine(a), _machine(b)),
     )
@@ -52,9 +52,10 @@ def _configuration(a: EngineConfig | None, b: EngineConfig | None) -> Iterator[D
             said = ["not recorded" if one is None else "recorded" for one in (a, b)]
             yield Difference(area="configuration", name="configuration", a=said[0], b=said[1])
         return
+    idle = idle_settings(a) & idle_settings(b)
     for name in EngineConfig.__struct_fields__:
         one, other = getattr(a, name), getattr(b, name)
-        if one != other:
+        if one != other and name not in idle:
             yield Difference(area="configuration", name=name, a=one, b=other)
 
 
@@ -75,14 +76,30 @@ def _model(model: ModelSummary | None, prefix: str) -> dict[str, object]:
     }
 
 
-def _workload(header: Header) -> dict[str, object]:
+def workload_of(header: Header) -> dict[str, object]:
+    """What was asked, by name, without what has no effect or only says the same in words."""
     asked = {name: value for name, value in header.workload.items() if name not in DERIVED}
     file = asked.get("file")
     if isinstance(file, dict) and file.get("sha256"):
         # The same text is the same workload, wherever the file lies.
         asked.pop("path", None)
         asked["file"] = file["sha256"]
+    if asked.get("arrivals") != "trace":
+        asked.pop("time_scale", None)
+        if asked.get("rate") is None:  # closed loop: nothing arrives by itself
+            asked.pop("arrivals", None)
+    if asked.get("arrivals") != "gamma":
+        asked.pop("burstiness", None)
+    if asked.get("name") is not None and _is_greedy(asked.get("sampling")):  # of a file, requests choose themselves
+        asked["sampling"] = "greedy"  # whatever the truncations and the seed say
     return asked
+
+
+def _is_greedy(sampling: object) -> bool:
+    try:
+        return msgspec.convert(sampling, Sampling).is_greedy
+    except msgspec.ValidationError:
+        return False  # of a later version, or not recorded
 
 
 def _machine(header: Header) -> dict[str, object]:

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stackscope import units
+from stackscope.analysis.comparing.differences import workload_of
 from stackscope.analysis.distribution import Spread
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
 from stackscope.analysis.metrics.catalogue import SECTIONS
 from stackscope.report.epochs import changes, named, spelled
 from stackscope.report.page.wording import UNKNOWN, dashed, percentile, quantity, worded
 from stackscope.report.text import ENDS, LATENCIES
+from stackscope.toggles import idle_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stackscope.analysis.live.snapshot import Effect, Event, Ratio
     from stackscope.analysis.metrics.base import Metric
@@ -270,7 +272,9 @@ def _epoch(epoch: Summary) -> tuple[str, ...]:
 
 def differences(sessions: Sequence[SessionFigures]) -> Table | None:
     """What is not the same in all sessions. `None`: there is one session, or nothing differs."""
-    columns = [dict(_conditions(session.header)) for session in sessions]
+    configs = [session.header.config for session in sessions if session.header.config is not None]
+    idle = frozenset.intersection(*map(idle_settings, configs)) if configs else frozenset()
+    columns = [dict(_conditions(session.header, idle)) for session in sessions]
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [
         (name, *(column.get(name, UNKNOWN) for column in columns))
@@ -288,13 +292,14 @@ def differences(sessions: Sequence[SessionFigures]) -> Table | None:
     )
 
 
-def _conditions(header: Header) -> Iterator[tuple[str, str]]:
+def _conditions(header: Header, idle: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What a session ran under, by name, but for the settings that are idle."""
     if header.config is not None:
         for field in type(header.config).__struct_fields__:
-            yield named(field), spelled(getattr(header.config, field))
-    for name, value in header.workload.items():
-        if name != "text":
-            yield f"workload: {name.replace('_', ' ')}", UNKNOWN if value is None else str(value)
+            if field not in idle:
+                yield named(field), spelled(getattr(header.config, field))
+    for name, value in workload_of(header).items():
+        yield f"workload: {name.replace('_', ' ')}", UNKNOWN if value is None else str(value)
     yield "host", header.host
     yield "device", header.device
     yield "library", header.library or UNKNOWN
