@@ -147,6 +147,8 @@ class Disturbance:
     commit_ns: int = 0
     unseen_ns: int = 0
     """Added to forwards, for no reason that shows anywhere."""
+    stopped_ns: int = 0
+    """For how long the process is stopped in each forward."""
     reads_probe: float = 1.0
     """What the probe alone reads."""
     sleep: float = 1.0
@@ -240,6 +242,7 @@ class Machine:
         forward = undisturbed * self._random.lognormvariate(0, self._noise) / d.clock / min(d.core, d.both)
         forward += d.unseen_ns
         cpu = forward * d.both * (1 + d.core) * d.sleep
+        forward += d.stopped_ns
         slow = d.clock * d.both
         phases = Phases(
             admit=round(0.1 * terms.host / slow) + d.admit_ns, build=round(0.2 * terms.host / slow),

@@ -257,9 +257,9 @@ def test_the_model_is_asked_of_a_few_steps_that_stand_for_all() -> None:
     watch.run(10)
     evidence = watch.evidence
     assert evidence.terms is not None
-    # What the chosen steps are scaled to is the measured time of all forwards.
-    assert evidence.terms.forward == pytest.approx(evidence.times.forward, rel=1e-6)
-    assert evidence.slowdown == pytest.approx(1.0)
+    # They stand for as many steps and rows as there were, and the machine takes what the model says.
+    assert evidence.terms.forward == pytest.approx(evidence.times.forward, rel=1e-3)
+    assert evidence.slowdown == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_disturbed_machine_is_held_against_the_model_of_before() -> None:

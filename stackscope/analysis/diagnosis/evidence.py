@@ -34,7 +34,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     forward: float = 0.0
     """The target's forwards that ran to their end."""
     other: float = 0.0
-    """The phase `other`, and forwards that were cut short: nothing explains them."""
+    """The phase `other`, forwards that were cut short, and steps that stalled: nothing explains them."""
 
     @property
     def busy(self) -> float:
@@ -216,13 +216,26 @@ class Roofs(msgspec.Struct, frozen=True, kw_only=True):
     """What a forward of one row reads stays in the processor's cache."""
 
 
+class Stall(msgspec.Struct, frozen=True):
+    """A single step that took many times what such a step takes: whatever stopped it is no part of a step."""
+
+    n: int
+    """Of the step."""
+    duration_ns: int
+    usual_ns: float
+    """What it would have taken at the pace of the other steps."""
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """A window of steps and what is known of it."""
 
     at_ns: int = 0
     steps: int = 0
+    """Likewise `forwards` and every count: without those that stalled."""
     forwards: int = 0
     times: Times = Times()
+    stalls: tuple[Stall, ...] = ()
+    """Their time is in `times.other`."""
     terms: Terms | None = None
     """Predicted time of all its steps in parts, on a calm machine. `None`: no time model is there."""
     prompt_terms: Terms | None = None
@@ -257,8 +270,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_ns(self) -> float:
-        """Mean time of a step; 0 without one."""
-        return self.times.busy / self.steps if self.steps else 0.0
+        """Mean time of a step that did not stall; 0 without one."""
+        return max(0.0, self.times.busy - self.stalled_ns) / self.steps if self.steps else 0.0
+
+    @property
+    def stalled_ns(self) -> float:
+        """Of the wall time, what steps that stalled took."""
+        return float(sum([stall.duration_ns for stall in self.stalls]))
 
     @property
     def slowdown(self) -> float | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stackscope.analysis.diagnosis import predicted
-from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load
+from stackscope.analysis.diagnosis import predicted, stalls
+from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load, Stall
 from stackscope.analysis.diagnosis.machine import MachineWatch
 from stackscope.analysis.diagnosis.predicted import Reference, Sample
 from stackscope.analysis.diagnosis.responses import Responses
@@ -28,6 +28,8 @@ from stackscope.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stackscope.analysis.diagnosis.predicted import Predictor
     from stackscope.records import AnyRecord
 
@@ -55,6 +57,9 @@ class Bucket(msgspec.Struct):
     plain: list[Sample]
     """Some of its steps: those in which nothing was prefilled, and the others."""
     mixed: list[Sample]
+    long: list[StepRecord]
+    """Steps that may have stalled: they are in neither sums nor samples yet (`_settled`)."""
+    stalls: tuple[Stall, ...] = ()
 
 
 class Gatherer:
@@ -131,16 +136,25 @@ class Gatherer:
         first = 0
         while first < len(steps):
             bucket = self._bucket(ends[first], epoch)
+            is_suspect = stalls.is_suspect(steps[first], ends[first])
             last = first + 1
-            while last < len(steps) and ends[last] < bucket.ends_ns:
+            while (
+                not is_suspect
+                and last < len(steps)
+                and ends[last] < bucket.ends_ns
+                and not stalls.is_suspect(steps[last], ends[last])
+            ):
                 last += 1
             chosen = steps[first:last]
             if self._last is not None:
                 before, ended_ns = self._last
                 if chosen[0].n == before.n + 1 and chosen[0].start_ns > ended_ns:
                     bucket.tally.idle += chosen[0].start_ns - ended_ns
-            add_steps(bucket.tally, chosen, ends[first:last], threads)
-            predicted.keep(bucket.plain, bucket.mixed, chosen, MOST_SAMPLED)
+            if is_suspect:
+                bucket.long += chosen
+            else:
+                add_steps(bucket.tally, chosen, ends[first:last], threads)
+                predicted.keep(bucket.plain, bucket.mixed, chosen, MOST_SAMPLED)
             self._last = chosen[-1], ends[last - 1]
             first = last
         self._forget(ends[-1])
@@ -150,7 +164,7 @@ class Gatherer:
             newest = self._buckets[-1]
             if newest.epoch == epoch and end_ns < newest.ends_ns:
                 return newest
-        bucket = Bucket((end_ns // BUCKET_NS + 1) * BUCKET_NS, epoch, Tally(), [], [])
+        bucket = Bucket((end_ns // BUCKET_NS + 1) * BUCKET_NS, epoch, Tally(), [], [], [])
         self._buckets.append(bucket)
         return bucket
 
@@ -166,7 +180,8 @@ class Gatherer:
         """
         self.catch_up()
         waited_ns = self._waited_ns(now_ns)
-        chosen = self._window(now_ns, may_extend=waited_ns == 0)
+        buckets = self._settled(model)
+        chosen = self._window(buckets, now_ns, may_extend=waited_ns == 0)
         tally = total([bucket.tally for bucket in chosen])
         tally.idle += waited_ns
         since_ns = chosen[0].ends_ns - BUCKET_NS if chosen else now_ns
@@ -183,10 +198,11 @@ class Gatherer:
             steps=tally.steps,
             forwards=tally.forwards,
             times=tally.times,
+            stalls=tuple([stall for bucket in chosen for stall in bucket.stalls]),
             is_reference_calm=is_calm,
             machine=machine,
             load=self._load(tally, now_ns),
-            cache=self._cache(now_ns, tally),
+            cache=self._cache(buckets, now_ns, tally),
             config=standing.config,
             model=self._model,
             draft_model=self._draft_model,
@@ -206,11 +222,22 @@ class Gatherer:
             return 0
         return min(now_ns - ended_ns, WINDOW_NS)
 
-    def _window(self, now_ns: int, *, may_extend: bool) -> list[Bucket]:
+    def _settled(self, newest: Predictor | None) -> list[Bucket]:
+        """All buckets, with what is now to be said of the steps that may have stalled."""
+        if not any(bucket.long for bucket in self._buckets):
+            return list(self._buckets)
+        epoch = self._buckets[-1].epoch
+        suspects = [predicted.sampled(one) for bucket in self._buckets for one in bucket.long]
+        others = [one for b in self._buckets if b.epoch == epoch for one in (*b.plain, *b.mixed)]
+        found = stalls.find(suspects, others, self._reference.total(newest))
+        threads = {epoch: self._standing.pricing(epoch).threads for epoch in {b.epoch for b in self._buckets}}
+        return [_settle(one, found, threads[one.epoch]) if one.long else one for one in self._buckets]
+
+    def _window(self, buckets: list[Bucket], now_ns: int, *, may_extend: bool) -> list[Bucket]:
         """The newest buckets of one epoch: some seconds, or more where forwards are slow."""
         chosen: list[Bucket] = []
         forwards = 0
-        for bucket in reversed(self._buckets):
+        for bucket in reversed(buckets):
             is_old = bucket.ends_ns <= now_ns - WINDOW_NS
             if bucket.ends_ns <= now_ns - LONGEST_NS or (is_old and (forwards >= LEAST_FORWARDS or not may_extend)):
                 break
@@ -222,27 +249,27 @@ class Gatherer:
         return chosen
 
     def _load(self, tally: Tally, now_ns: int) -> Load:
-        if not self._names_slots or tally.busy == 0:
+        if not self._names_slots or tally.running == 0:
             return Load()
         lately = [request for request in self._requests if request.finished_ns > now_ns - WINDOW_NS]
         waits = [request.admitted_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
         lives = [request.finished_ns - request.arrived_ns for request in lately if request.admitted_ns is not None]
         in_system = tally.queue_time + tally.busy_slot_time
         return Load(
-            queue=tally.queue_time / tally.busy,
-            slots_busy=tally.busy_slot_time / tally.busy,
-            slots=tally.slot_time / tally.busy,
-            waiting=tally.waiting / tally.busy,
+            queue=tally.queue_time / tally.running,
+            slots_busy=tally.busy_slot_time / tally.running,
+            slots=tally.slot_time / tally.running,
+            waiting=tally.waiting / tally.running,
             wait_share=tally.queue_time / in_system if in_system else None,
             full=tally.full / tally.waiting if tally.waiting else None,
             wait_of_finished=sum(waits) / sum(lives) if sum(lives) > 0 else None,
             finished=len(lives),
         )
 
-    def _cache(self, now_ns: int, tally: Tally) -> CacheUse:
+    def _cache(self, buckets: list[Bucket], now_ns: int, tally: Tally) -> CacheUse:
         """Of the last minute, as far as its steps are kept; what happened in the window, of that."""
-        epoch = self._buckets[-1].epoch if self._buckets else 0
-        lately = total([b.tally for b in self._buckets if b.epoch == epoch and b.ends_ns > now_ns - SHADOW_NS])
+        epoch = buckets[-1].epoch if buckets else 0
+        lately = total([b.tally for b in buckets if b.epoch == epoch and b.ends_ns > now_ns - SHADOW_NS])
         shadows = [s for s in self._shadows if s.epoch == epoch and s.at_ns > now_ns - SHADOW_NS]
         looked_up = sum([shadow.lookup_tokens for shadow in shadows])
         unlimited = None
@@ -258,6 +285,19 @@ class Gatherer:
             preempted=tally.preempted,
             unlimited_tokens=unlimited,
         )
+
+
+def _settle(bucket: Bucket, found: Mapping[int, Stall], threads: int | None) -> Bucket:
+    """A bucket with its long steps: counted like others, but for those that stalled."""
+    tally, plain, mixed = total([bucket.tally]), list(bucket.plain), list(bucket.mixed)
+    stalled = tuple([found[step.n] for step in bucket.long if step.n in found])
+    for stall in stalled:
+        tally.busy += stall.duration_ns
+        tally.stalled += stall.duration_ns
+    steps = [step for step in bucket.long if step.n not in found]
+    add_steps(tally, steps, end_times(steps), threads)
+    predicted.keep(plain, mixed, steps, MOST_SAMPLED)
+    return Bucket(bucket.ends_ns, bucket.epoch, tally, plain, mixed, [], stalled)
 
 
 def _spared(tally: Tally) -> float | None:

@@ -105,8 +105,7 @@ def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) ->
         if finding.is_confirmed and (finding.share or 0.0) >= LEAST_SHARE:
             return _named(finding)
     if judged.unexplained > MOST_UNEXPLAINED:
-        why = f"{units.percent(judged.unexplained)} of the time is unexplained, too much to name anything"
-        return _nothing(why, is_refusal=True)
+        return _nothing(_too_much(evidence, judged), is_refusal=True)
     if losses and losses[0].is_confirmed and _dominates(losses, standing):
         loss = losses[0]
         doubtful = None if (loss.share or 0.0) >= LEAST_SHARE else _doubtful(judged, loss)
@@ -127,6 +126,14 @@ def _too_early(evidence: Evidence) -> str | None:
     if evidence.settling > MOST_SETTLING:
         return "the after-effects of a change are still being paid"
     return None
+
+
+def _too_much(evidence: Evidence, judged: Judged) -> str:
+    """What it is that keeps everything from being named."""
+    stalled = evidence.stalled_ns / evidence.times.wall
+    if judged.unexplained - stalled <= MOST_UNEXPLAINED:
+        return f"stalled for {units.percent(stalled)} of the time, too much to name anything"
+    return f"{units.percent(judged.unexplained)} of the time is unexplained, too much to name anything"
 
 
 def _dominates(findings: list[Finding], standing: Cause | None) -> bool:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
+from stackscope.analysis.diagnosis import stalls
 from stackscope.analysis.ledger import Ledger
 from stackscope.records import Ubatch
 
@@ -68,7 +69,7 @@ def moe_note(target: ModelSummary | None, draft: ModelSummary | None, draft_leng
 def notes(evidence: Evidence) -> tuple[str, ...]:
     """Everything that has to be said of a window, whatever limits."""
     config = evidence.config
-    said = [gpu_note(evidence)]
+    said = [stalls.sentence(evidence.stalls), gpu_note(evidence)]
     if config is not None and config.speculation != "off":
         draft = evidence.draft_model if config.speculation == "draft" else None
         said.append(moe_note(evidence.model, draft, config.draft_length))

@@ -1,7 +1,8 @@
 """What the time model says of a window: terms, counterfactuals, and intervals, from some of its steps.
 
-Steps that prefill and steps that do not are sampled apart, and each kind is scaled to what all of its kind took: a few
-long prefills would else be in the sample or not, as chance has it.
+Steps that prefill and steps that do not are sampled apart, and each kind stands for all of its kind: as many steps, of
+as many rows. Between the two, where they differ, time decides. It decides no more than that, or a hiccup in a step that
+is not in the sample would be spread over terms that had no part in it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stackscope.analysis.timing.terms import Terms
 from stackscope.records import Estimate, Ubatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -69,6 +70,14 @@ class Kept(NamedTuple):
     weight: float
 
 
+class Work(NamedTuple):
+    """What some steps of one kind amount to."""
+
+    steps: float
+    rows: float
+    ns: float
+
+
 class Costed(NamedTuple):
     """A sampled step and what the model says of it."""
 
@@ -88,10 +97,10 @@ def keep(plain: list[Sample], mixed: list[Sample], steps: Sequence[StepRecord], 
         for step in found[stride // 2 :: stride]:
             if len(kept) == most:
                 kept[:] = kept[1::2]
-            kept.append(_sampled(step))
+            kept.append(sampled(step))
 
 
-def _sampled(step: StepRecord) -> Sample:
+def sampled(step: StepRecord) -> Sample:
     others = tuple([(slot.cached, slot.new) for slot in step.work if slot.phase != "prefill"])
     prompt_rows = sum([slot.new for slot in step.work if slot.phase == "prefill"])
     return Sample(step.n, Shape.of(step), step.phases.decode, step.duration_ns, prompt_rows, others)
@@ -118,6 +127,12 @@ class Reference:
             self._take(newest if isinstance(derived, str) else derived, is_calm=not isinstance(derived, str))
         return self._is_calm
 
+    def total(self, newest: Predictor | None) -> Callable[[Sample], float] | None:
+        """What a sampled step takes by the model that stands, else by the newest. `None`: there is no model."""
+        if self.model is not None:
+            return lambda sample: self.terms(sample).total
+        return None if newest is None else lambda sample: newest.terms(sample.shape).total
+
     def _take(self, model: Predictor | None, *, is_calm: bool) -> None:
         if model is not self.model:
             self._known.clear()
@@ -143,10 +158,8 @@ def facts(
     ceilings: Ceilings | None,
 ) -> dict[str, Any]:
     """The fields of `Evidence` that come from model and ledger."""
-    plain = _some([kept for b in buckets for kept in _weighted(b.plain, b.tally.pure)], MOST_PLAIN)
-    mixed = _some(
-        [kept for b in buckets for kept in _weighted(b.mixed, b.tally.mixed + b.tally.prefill_only)], MOST_MIXED
-    )
+    plain = _some([kept for b in buckets for kept in _weighted(b.plain, _plain(b.tally))], MOST_PLAIN, _plain(tally))
+    mixed = _some([kept for b in buckets for kept in _weighted(b.mixed, _mixed(b.tally))], MOST_MIXED, _mixed(tally))
     found: dict[str, Any] = {
         "roofs": _roofs((*plain, *mixed), pricing, limits, ceilings),
         "batching": _batching(tally, None),
@@ -157,8 +170,7 @@ def facts(
         return found
     costed = [Costed(sample, reference.terms(sample), weight) for sample, weight in plain]
     prefills = [Costed(sample, reference.terms(sample), weight) for sample, weight in mixed]
-    every = _to_time((*costed, *prefills), tally.forward)
-    costed, prefills = every[: len(costed)], every[len(costed) :]
+    every = (*costed, *prefills)
     attention, rows, level = _intervals(model, [sample for sample, _ in plain or mixed])
     found.update(
         terms=summed([scaled(one.terms, one.weight) for one in every]),
@@ -174,31 +186,43 @@ def facts(
     return found
 
 
-def _weighted(samples: Sequence[Sample], all_ns: int) -> list[Kept]:
-    """How many steps of its half second each stands for, by the time that they took."""
-    kept = sum([sample.duration_ns for sample in samples])
-    return [Kept(sample, all_ns / kept) for sample in samples] if kept else []
+def _plain(tally: Tally) -> Work:
+    return Work(tally.pure_steps, tally.pure_rows, tally.pure)
 
 
-def _some(samples: list[Kept], most: int) -> list[Kept]:
-    """No more than so many, evenly from all, which then stand for the time of all."""
+def _mixed(tally: Tally) -> Work:
+    """Steps with prompt rows, be it beside decoding requests or alone."""
+    return Work(tally.forwards - tally.pure_steps, tally.rows - tally.pure_rows, tally.mixed + tally.prefill_only)
+
+
+def _weighted(samples: Sequence[Sample], whole: Work) -> list[Kept]:
+    """How many steps of its half second each stands for."""
+    kept = [Kept(sample, 1.0) for sample in samples]
+    return _standing_for(whole, kept)
+
+
+def _some(samples: list[Kept], most: int, whole: Work) -> list[Kept]:
+    """No more than so many, evenly from all, which then stand for the whole window."""
     n = len(samples)
-    if n <= most:
-        return samples
-    chosen = [samples[(2 * i + 1) * n // (2 * most)] for i in range(most)]
-    factor = _time(samples) / _time(chosen)
-    return [Kept(sample, weight * factor) for sample, weight in chosen]
+    if n > most:
+        samples = [samples[(2 * i + 1) * n // (2 * most)] for i in range(most)]
+    return _standing_for(whole, samples)
 
 
-def _time(samples: Sequence[Kept]) -> float:
-    return sum([weight * sample.duration_ns for sample, weight in samples])
+def _standing_for(whole: Work, kept: list[Kept]) -> list[Kept]:
+    """The same, standing for the whole of their kind.
 
-
-def _to_time(costed: Sequence[Costed], forward_ns: int) -> list[Costed]:
-    """The same, standing for what all forwards took: else chance in choosing steps would look like a slow machine."""
-    kept = sum([weight * sample.forward_ns for sample, _, weight in costed])
-    factor = forward_ns / kept if kept > 0.0 else 1.0
-    return [Costed(sample, terms, weight * factor) for sample, terms, weight in costed]
+    A step takes some time for itself and some for each of its rows, so that the ratio of their times lies between that
+    of their numbers and that of their rows. Where it does not, something has held a step up.
+    """
+    steps = sum([weight for _, weight in kept])
+    rows = sum([weight * sample.shape.rows for sample, weight in kept])
+    took = sum([weight * sample.duration_ns for sample, weight in kept])
+    if steps <= 0.0 or rows <= 0.0:
+        return []
+    low, high = sorted((whole.steps / steps, whole.rows / rows))
+    factor = min(max(whole.ns / took, low), high) if took > 0.0 else low
+    return [Kept(sample, weight * factor) for sample, weight in kept]
 
 
 def _intervals(model: Predictor, samples: Sequence[Sample]) -> tuple[Estimate, Estimate, Estimate]:

@@ -25,6 +25,8 @@ class Tally(msgspec.Struct, gc=False):
     """Of the target, that ran to their end; likewise every count below."""
     settling: int = 0
     busy: int = 0
+    stalled: int = 0
+    """Of `busy`, the time of steps that stalled (`stalls`). Nothing else is counted of them, not even in `steps`."""
     idle: int = 0
     admit: int = 0
     build: int = 0
@@ -54,6 +56,7 @@ class Tally(msgspec.Struct, gc=False):
     mixed_steps: int = 0
     mixed: int = 0
     pure_steps: int = 0
+    pure_rows: int = 0
     pure: int = 0
     prefill_only: int = 0
     cached: int = 0
@@ -85,6 +88,11 @@ class Tally(msgspec.Struct, gc=False):
             idle=self.idle, admit=self.admit, build=self.build, commit=self.commit, emit=self.emit, shadow=self.shadow,
             sample=self.sample, draft=self.draft, forward=self.forward, other=self.busy - known - self.forward,
         )  # fmt: skip
+
+    @property
+    def running(self) -> int:
+        """The time of the steps that counts and means are over."""
+        return self.busy - self.stalled
 
     @property
     def per_output_ns(self) -> float | None:
@@ -192,6 +200,7 @@ def _add_forward(tally: Tally, step: StepRecord, duration: int, threads: int | N
         tally.least_passes += 1
     if prefill == 0:
         tally.pure_steps += 1
+        tally.pure_rows += rows
         tally.pure += duration
     elif pairs:
         tally.mixed_steps += 1
