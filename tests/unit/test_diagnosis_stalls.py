@@ -71,8 +71,8 @@ def test_it_has_a_sentence_of_its_own_and_nothing_is_named_for_it() -> None:
     assert not any(note.startswith(naming.sentence) for note in naming.notes)
     assert stalled.run(6).name == "weight bandwidth"
     assert stalled.evidence.stalls == ()
-    _, twice = stopped(LOADS["one request"], 3 * S, steps=2)
-    assert any(note.startswith("2 steps stalled, one for 3.02 s") for note in twice.namings[-1].notes)
+    _, twice = stopped(LOADS["one request"], 3 * S // 2, steps=2)
+    assert any(note.startswith("2 steps stalled, one for 1.52 s") for note in twice.namings[-1].notes)
 
 
 def test_without_a_model_it_is_told_by_the_other_steps() -> None:
