@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackscope.engine.probes import Probes
 from stackscope.engine.shadows.budget import Clocks
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence as Many
 
     from stackscope.engine.backend import Backend
-    from stackscope.engine.batching import Entry
+    from stackscope.engine.batching import Rows
     from stackscope.engine.requests import Requests
     from stackscope.engine.sequence import Sequence
     from stackscope.records import AnyRecord
     from stackscope.toggles import EngineConfig
+
+
+LOOK_NS: Final = 1_000_000
+"""Least time between two looks while tokens are all that comes: shadows read them later just as well, and after a
+forward even a look that finds nothing to do costs 4 µs."""
 
 
 class Aside:
@@ -33,6 +38,8 @@ class Aside:
         self._backend: Backend | None = None
         self._admitted: list[Admission] = []
         self._records: list[AnyRecord] = []
+        self._looked_ns: int | None = None
+        """When shadows looked on last. `None`: they did not yet."""
 
     # Configuration
 
@@ -67,19 +74,25 @@ class Aside:
         if self.shadows is not None:
             self._admitted += [Admission(s, s.slot, s.n, s.prefilled) for s in sequences]
 
-    def observe(self, entries: Many[Entry], requests: Requests, *, preempted: int, epoch: int) -> tuple[AnyRecord, ...]:
-        """Look on at the end of a step. `entries` are those of the forward, already committed."""
+    def observe(
+        self, rows: Rows, requests: Requests, *, now_ns: int, preempted: int, epoch: int
+    ) -> tuple[AnyRecord, ...]:
+        """Look on at the end of a step, at `now_ns`. `rows` are those of the forward, already committed."""
+        has_ended = requests.has_ended or preempted > 0
+        is_plain = not (self._admitted or rows.has_prefill or has_ended)
+        if is_plain and self._looked_ns is not None and now_ns - self._looked_ns < LOOK_NS:
+            return self._take() if self._records else ()
         shadows = self.shadows
         if shadows is not None:
-            prefilled = [e.sequence for e in entries if e.phase == "prefill" and e.outputs > 0]
-            has_ended = requests.has_ended or preempted > 0
+            self._looked_ns = now_ns
+            prefilled = [e.sequence for e in rows.entries if e.phase == "prefill" and e.outputs > 0]
             records = shadows.observe(self._admitted, prefilled, requests.running, has_ended=has_ended, epoch=epoch)
             if self._admitted:
                 self._admitted = []
             if records:
                 self._records += records
             probes = self._probes
-            if probes is not None and probes.due(self._clocks.wall()):
+            if probes is not None and probes.due(now_ns):
                 self._records.append(probes.run())
         return self._take() if self._records else ()
 

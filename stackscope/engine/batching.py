@@ -57,12 +57,13 @@ class Entry:
 class Rows:
     """The rows of one forward, in the batch's own arrays."""
 
-    __slots__ = ("entries", "n", "n_outputs")
+    __slots__ = ("entries", "has_prefill", "n", "n_outputs")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.n = 0
         self.n_outputs = 0
+        self.has_prefill = False
 
 
 def fill_plan(batch: Batch, running: list[Sequence], plan: Plan) -> Rows:
@@ -115,6 +116,7 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
         n = end
     rows.n = n
     rows.n_outputs = outputs
+    rows.has_prefill = len(prefills) > 0
     return rows
 
 

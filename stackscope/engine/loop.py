@@ -6,7 +6,6 @@ single-threaded: only `interrupt` may be called from elsewhere.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,7 +24,7 @@ from stackscope.engine.requests import Requests, problem_of
 from stackscope.engine.residents import Residents
 from stackscope.engine.scheduler import BudgetGovernor
 from stackscope.engine.sequence import Sequence
-from stackscope.engine.stopwatch import Stopwatch
+from stackscope.engine.stopwatch import CpuMeter, Stopwatch
 from stackscope.engine.turn import Turn
 from stackscope.engine.vocabulary import Vocabulary
 from stackscope.records import StepRecord
@@ -85,6 +84,7 @@ class Engine:
         self.epoch = 0
         self._keep_text = keep_text
         self._watch = Stopwatch(clock)
+        self._cpu = CpuMeter()
         self._resume_ns: int | None = None
         self._n_steps = 0
         self._requests = Requests()
@@ -321,14 +321,14 @@ class Engine:
         keep_up = [KeepUp(by_slot[slot], by_slot[slot].kv + n) for slot, n in plan.prefill]
         return self._source.propose(wants, keep_up, self.config.token_budget)
 
-    def _forward(self, rows: Rows) -> tuple[int, int]:
+    def _forward(self, rows: Rows) -> tuple[int, int | None]:
         """(status, CPU time of the process) of the forward; makes room once if the cache says there is none."""
         target = self.backend.target
-        before = time.process_time_ns()
+        self._cpu.begin(self._watch.last_decode_ns)
         status = target.decode(rows.n)
         if status == DecodeStatus.NO_ROOM and self._residents.evict(rows.n) > 0:
             status = target.decode(rows.n)
-        return status, time.process_time_ns() - before
+        return status, self._cpu.end()
 
     def _undo(self, rows: Rows, status: int) -> int:
         """Forget what an incomplete forward left in the memory; how many were pre-empted because there was no room."""
@@ -370,7 +370,7 @@ class Engine:
         cache = self._residents.take_counters()
         kv_cells = self._residents.cells_used(self._requests.running)
         watch.lap(stopwatch.OTHER)
-        aside = self._aside.observe(rows.entries, self._requests, preempted=preempted, epoch=self.epoch)
+        aside = self._aside.observe(rows, self._requests, now_ns=watch.last_ns, preempted=preempted, epoch=self.epoch)
         watch.lap(stopwatch.SHADOW)
         step = StepRecord(
             n=self._n_steps,

@@ -107,11 +107,12 @@ class Outbox:
         due = self.due_ns
         return None if due is None else max(0, due - self._clock())
 
-    def flush_if_due(self) -> None:
-        """Write, unless nothing waits or the last write was a moment ago."""
-        due = self.due_ns
-        if due is not None and self._clock() >= due:
-            self.flush()
+    def flush_if_due(self) -> bool:
+        """Write, unless nothing waits or the last write was a moment ago; whether it did."""
+        if self._oldest_ns is None or self._clock() < self._written_ns + PERIOD_NS:
+            return False
+        self.flush()
+        return True
 
     def flush_if_overdue(self) -> None:
         """Write what has waited longer than the engine's own thread would let it."""

@@ -129,11 +129,11 @@ class Worker:
             self._traffic.finished(answer.request, answer.tokens)
         if self._shows_text and turn.texts:
             outbox.show(turn.texts)
-        outbox.flush_if_due()
-        if outbox.is_full:
-            self._wait_for_reader()
-        if gc.get_count()[0] > GARBAGE:
-            gc.collect(0)
+        if outbox.flush_if_due():
+            if outbox.is_full:
+                self._wait_for_reader()
+            if gc.get_count()[0] > GARBAGE:
+                gc.collect(0)
 
     def _rest(self) -> list[wire.AnyCommand]:
         """Wait for the next arrival or command, sending what is due meanwhile; the commands that ended it."""
@@ -205,8 +205,11 @@ def open_session(
     start, *commands = commands
     assert isinstance(start, wire.Start), start
 
+    origin_ns = start.origin_ns
+    monotonic_ns = time.monotonic_ns
+
     def now() -> int:
-        return time.monotonic_ns() - start.origin_ns
+        return monotonic_ns() - origin_ns
 
     engine_class: type[EngineLike] = named(args.engine)
     traffic_class = named(args.traffic)

@@ -133,7 +133,7 @@ class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="ste
     kv_cells: int = 0
     """Occupied cells of the KV cache after the step, idle cached prefixes included."""
     cpu_ns: int | None = None
-    """CPU time of the process during the decode phase: spinning counts."""
+    """CPU time of the process during the decode phase: spinning counts. `None`: not read, as in most short forwards."""
     preempted: int = 0
     aborted: bool = False
     """The forward was cut short by a command; its rows are redone and nothing was emitted."""

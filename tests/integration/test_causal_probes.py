@@ -64,7 +64,7 @@ def test_the_delay_is_stamped_where_it_was_made() -> None:
     assert delayed
     for step, delay in delayed:
         assert getattr(step.phases, delay.phase) >= delay.ns
-        assert step.cpu_ns is not None
+    assert any(step.cpu_ns is not None for step in steps)
 
 
 def test_they_can_be_switched_while_it_runs() -> None:
