@@ -22,9 +22,10 @@ from stackscope.options import (
     LimitOptions,
     OutputOptions,
     ScreenOptions,
+    field_defaults,
     field_types,
 )
-from stackscope.toggles import EngineConfig, Sampling
+from stackscope.toggles import ORDERED, EngineConfig, Sampling
 from stackscope.workload.spec import BUILT_INS, Length, WorkloadSpec, parse_length, validate
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def resolve(
 
     `options` are those given on the command line, by `Option.name`. `config` names the settings file; `None` takes that
     of `STACKSCOPE_CONFIG`, or the user's own where it exists. Raises `UsageError`, naming the option, the variable or
-    the file and key, and `WorkloadError` for traffic that contradicts itself.
+    the file and key; of settings that contradict each other, those that do.
     """
     variables = os.environ if environment is None else environment
     given = _layer(_from_options({} if defaults is None else defaults))
@@ -86,7 +87,38 @@ def resolve(
         given |= _layer(read_settings(path))
     given |= _layer(_from_environment(variables))
     given |= _layer(_from_options(options))
-    return _build({key: item.value for key, item in given.items()}, default_requests)
+    _check_order(given)
+    try:
+        return _build({key: item.value for key, item in given.items()}, default_requests)
+    except WorkloadError as error:
+        raise _named(error, given) from None
+
+
+def _check_order(given: Mapping[str, Given]) -> None:
+    """Refuse a setting that is above another which bounds it. Raises `UsageError` with the names that were given."""
+    for pair in ORDERED:
+        keys = [f"engine.{name}" for name in pair]
+        values = [given[key].value if key in given else field_defaults()[key] for key in keys]
+        low, high = values
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            told = " and ".join(f"{_origin(key, given)} is {value}" for key, value in zip(keys, values, strict=True))
+            raise UsageError(f"{told}, and the first may not be above the second.", remedy="Change one of them.")
+
+
+def _origin(key: str, given: Mapping[str, Given]) -> str:
+    """What the user calls a setting: as it was given, or else its option."""
+    if key in given:
+        return given[key].origin
+    return next((option.flags.split("/")[0] for option in OPTIONS if key in option.targets), key)
+
+
+def _named(error: WorkloadError, given: Mapping[str, Given]) -> UsageError:
+    """The refusal of traffic that contradicts itself, with the names under which its settings were given."""
+    message = error.message
+    if error.setting is not None:
+        key = error.setting if "." in error.setting else f"workload.{error.setting}"
+        message = _origin(key, given) + message.removeprefix(error.setting)
+    return UsageError(message, remedy=error.remedy)
 
 
 def settings_file(chosen: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -234,8 +266,8 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     if not all(isfinite(number) for number in numbers if isinstance(number, float)):
         raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.")
     allowed = RANGES.get(key)
-    if allowed is not None and isinstance(converted, float) and converted not in allowed:
-        raise UsageError(f"{origin} must be {allowed.described}, not {value!r}.")
+    if allowed is not None and any(number not in allowed for number in numbers if isinstance(number, int | float)):
+        raise UsageError(f"{origin} must be {allowed.described(_described(kind))}, not {value!r}.")
     return converted
 
 

@@ -14,18 +14,20 @@ class StackscopeError(Exception):
     exit_code: ClassVar[int] = 1
     """What the process exits with when this ends it."""
 
-    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+    def __init__(self, message: str, *, remedy: str | None = None, setting: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
         """What the user can do about it, as an imperative sentence. `None`: nothing is known to help."""
+        self.setting = setting
+        """Field that `message` begins with, for those who know where its value came from. `None`: it is another one."""
 
     def __str__(self) -> str:
         return self.message if self.remedy is None else f"{self.message} {self.remedy}"
 
 
 class UsageError(StackscopeError):
-    """An option, a setting or a combination of them makes no sense."""
+    """An option, a setting or a combination of them makes no sense, on any machine and with any model."""
 
     exit_code = 2
 
@@ -37,7 +39,7 @@ class ModelFileError(StackscopeError):
 
 
 class WorkloadError(StackscopeError):
-    """A trace, prompt file or traffic description cannot be used."""
+    """A trace or prompt file cannot be used, or none of the traffic can be served."""
 
     exit_code = 4
 

@@ -12,8 +12,10 @@ from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
+from stackscope import toggles, units
 from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.toggles import EngineConfig, Sampling
+from stackscope.workload import spec
 from stackscope.workload.spec import WorkloadSpec
 
 
@@ -60,15 +62,20 @@ class Range(msgspec.Struct, frozen=True):
 
     least: float
     most: float = inf
+    is_above: bool = False
+    """It is above `least` even with a `most`."""
 
     def __contains__(self, value: float) -> bool:
-        return value > self.least if self.most == inf else self.least <= value <= self.most
+        is_above = self.is_above or self.most == inf
+        return (value > self.least if is_above else value >= self.least) and value <= self.most
 
-    @property
-    def described(self) -> str:
-        return (
-            f"a number above {self.least:g}" if self.most == inf else f"a number from {self.least:g} to {self.most:g}"
-        )
+    def described(self, kind: str) -> str:
+        """What is allowed in words; `kind` says of what."""
+        if self.most == inf:
+            return f"{kind} above {units.exact(self.least)}"
+        if self.is_above:
+            return f"{kind} above {units.exact(self.least)}, up to {units.exact(self.most)}"
+        return f"{kind} from {units.exact(self.least)} to {units.exact(self.most)}"
 
 
 SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
@@ -84,12 +91,16 @@ SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
 KEYS: Final = "keys"
 """The table that gives actions of the screen keys of one's own. Which actions there are, the screen knows."""
 
-RANGES: Final = {
+RANGES: Final[dict[str, Range]] = {
     "limits.ttft_ms": Range(0),
     "limits.tpot_ms": Range(0),
     "screen.refresh_hz": Range(0.1, 10),
+    **{f"engine.{name}": Range(*bounds) for name, bounds in toggles.RANGES.items()},
+    "engine.shadow_share": Range(0, 1, is_above=True),
+    "engine.tensor_split": Range(0, 1e9),
+    **{name if "." in name else f"workload.{name}": Range(*bounds) for name, bounds in spec.RANGES.items()},
 }
-"""Of fields that no one else checks before it is too late to say where the value came from."""
+"""Of what a field may be whatever the others are: checked where it is still known where a value came from."""
 
 NESTED: Final = frozenset({"workload.sampling"})
 """Fields that are a section of their own."""

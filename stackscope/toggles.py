@@ -135,6 +135,36 @@ LIVE_FIELDS: Final = frozenset(
 )  # fmt: skip
 
 
+MOST_SEQUENCES: Final = 256
+"""The library's LLAMA_MAX_SEQ: one more and it returns no context."""
+MOST_ROWS: Final = 8192
+"""Of a batch."""
+CELL_PADDING: Final = 256
+"""The library rounds the cells of a stream up to this."""
+
+RANGES: Final[dict[str, tuple[int, int]]] = {
+    "draft_length": (1, 64),
+    "ngram_min": (1, 16),
+    "ngram_max": (1, 16),
+    "synthetic_acceptance": (0, 1),
+    "block_tokens": (1, 1024),
+    "cache_tokens": (0, 2**31 - 1),
+    "cache_paths": (1, MOST_SEQUENCES - 1),
+    "slots": (1, MOST_SEQUENCES - 1),
+    "slots_max": (1, MOST_SEQUENCES - 1),
+    "draft_length_max": (1, 64),
+    "token_budget": (1, MOST_ROWS),
+    "context_tokens": (CELL_PADDING, 2**31 - CELL_PADDING),
+    "threads": (1, 512),
+    "gpu_layers": (-1, 10_000),
+    "main_gpu": (0, 255),
+}
+"""Least and most of settings, whatever the model and the machine. `None` is no number, and always allowed."""
+
+ORDERED: Final = (("ngram_min", "ngram_max"), ("slots", "slots_max"), ("draft_length", "draft_length_max"))
+"""Settings of which the first may not be above the second, where both are set."""
+
+
 def changed_fields(before: EngineConfig, after: EngineConfig) -> dict[str, tuple[Setting, Setting]]:
     """The settings that differ, as `{name: (before, after)}`."""
     return {

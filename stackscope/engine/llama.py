@@ -147,7 +147,7 @@ class Model:
             n_devices = int(low.llama_max_devices())
             if len(config.tensor_split) > n_devices:
                 raise ToggleRefusedError(
-                    f"tensor_split has {len(config.tensor_split)} shares; there can be {n_devices} devices.",
+                    f"--tensor-split has {len(config.tensor_split)} shares; there can be {n_devices} devices.",
                     remedy="Give one number per device.",
                 )
             self._split = (ctypes.c_float * n_devices)(*config.tensor_split)

@@ -12,21 +12,16 @@ import msgspec
 from stackscope.analysis.kv import kv_bytes_per_token
 from stackscope.errors import ToggleRefusedError
 from stackscope.model.ggml_types import BY_NAME
-from stackscope.toggles import LEAST_DRAFT_SIZE
+from stackscope.toggles import CELL_PADDING, LEAST_DRAFT_SIZE, MOST_ROWS, MOST_SEQUENCES, ORDERED, RANGES
 
 if TYPE_CHECKING:
     from stackscope.records import ModelSummary
     from stackscope.toggles import EngineConfig
 
-MAX_SEQUENCES: Final = 256
-"""The library's LLAMA_MAX_SEQ: one more and it returns no context."""
-CELL_PADDING: Final = 256
-"""The library rounds the cells of a stream up to this."""
 DEFAULT_SLOT_CONTEXT: Final = 4096
 DEFAULT_CONTEXT_CAP: Final = 32_768
 """Cells of a context nobody asked for: enough to work with, small enough to fit beside the model."""
 MIN_BATCH: Final = 512
-MAX_BATCH: Final = 8192
 
 
 class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,25 +63,19 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
     draft_max = config.draft_length_max
     if draft_max is None:
         draft_max = max(config.draft_length, LEAST_DRAFT_SIZE)
-    _require(slots_max >= config.slots, f"slots_max {slots_max} is below slots {config.slots}.", "Raise slots_max.")
-    _require(
-        draft_max >= config.draft_length,
-        f"draft_length_max {draft_max} is below draft_length {config.draft_length}.",
-        "Raise draft_length_max.",
-    )
     has_guards = config.unified_kv and smallest_window(model) is not None
     n_seq = slots_max + config.cache_paths * (2 if has_guards else 1)
     _require(
-        n_seq <= MAX_SEQUENCES,
-        f"{slots_max} slots and {config.cache_paths} cached paths need {n_seq} of {MAX_SEQUENCES} sequence ids.",
+        n_seq <= MOST_SEQUENCES,
+        f"{slots_max} slots and {config.cache_paths} cached paths need {n_seq} of {MOST_SEQUENCES} sequence ids.",
         "Lower --slots or --cache-paths.",
     )
     rows = slots_max * (draft_max + 1)
     n_batch = max(MIN_BATCH, config.token_budget, rows)
     _require(
-        n_batch <= MAX_BATCH,
+        n_batch <= MOST_ROWS,
         f"{slots_max} slots × {draft_max + 1} rows, or the token budget, need a batch of {n_batch} rows.",
-        f"Stay at or below {MAX_BATCH}: lower --slots, --draft-length or --token-budget.",
+        f"Stay at or below {MOST_ROWS}: lower --slots, --draft-length or --token-budget.",
     )
     n_ctx, n_ctx_seq = _cells(config, model, n_seq)
     return ContextSize(
@@ -131,37 +120,15 @@ def _require(holds: bool, message: str, remedy: str) -> None:
         raise ToggleRefusedError(message, remedy=remedy)
 
 
-_RANGES: Final[dict[str, tuple[int, int]]] = {
-    "draft_length": (1, 64),
-    "ngram_min": (1, 16),
-    "ngram_max": (1, 16),
-    "block_tokens": (1, 1024),
-    "cache_tokens": (0, 2**31 - 1),
-    "cache_paths": (1, MAX_SEQUENCES - 1),
-    "slots": (1, MAX_SEQUENCES - 1),
-    "slots_max": (1, MAX_SEQUENCES - 1),
-    "draft_length_max": (1, 64),
-    "token_budget": (1, MAX_BATCH),
-    "context_tokens": (CELL_PADDING, 2**31 - CELL_PADDING),
-    "threads": (1, 512),
-    "gpu_layers": (-1, 10_000),
-    "main_gpu": (0, 255),
-}
-
-
 def _check_numbers(config: EngineConfig) -> None:
-    for name, (low, high) in _RANGES.items():
+    for name, (low, high) in RANGES.items():
         value = getattr(config, name)
         if value is not None:
             _require(low <= value <= high, f"{name} is {value}.", f"Choose {low} to {high}.")
-    _require(
-        config.ngram_min <= config.ngram_max,
-        f"ngram_min {config.ngram_min} is above ngram_max {config.ngram_max}.",
-        "Swap them.",
-    )
-    rate = config.synthetic_acceptance
-    if rate is not None:
-        _require(0.0 <= rate <= 1.0, f"synthetic_acceptance is {rate}.", "Choose 0 to 1, or leave it out.")
+    for name, other in ORDERED:
+        value, most = getattr(config, name), getattr(config, other)
+        if value is not None and most is not None:
+            _require(value <= most, f"{name} {value} is above {other} {most}.", "Lower the one, or raise the other.")
     _require(
         0.0 < config.shadow_share <= 1.0,
         f"shadow_share is {config.shadow_share}.",

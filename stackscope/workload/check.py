@@ -57,7 +57,7 @@ def validate_arrivals(spec: WorkloadSpec, file: WorkloadFile) -> None:
             remedy="Give a rate, or no arrivals for a closed loop.",
         )
     if spec.token_scale != 1 and file.format != "mooncake":
-        raise WorkloadError(f"token_scale has no meaning for a file of format {file.format}.", remedy="Leave it out.")
+        raise WorkloadError(f"A token scale has no meaning for a file of format {file.format}.", remedy="Leave it out.")
 
 
 def header(spec: WorkloadSpec, facts: WorkloadFacts) -> dict[str, object]:

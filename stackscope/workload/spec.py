@@ -140,6 +140,26 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.requests is None and self.duration_s is None
 
 
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "requests": (1, 10**12),
+    "duration_s": (0.001, 10**9),
+    "concurrency": (1, MOST_CONCURRENCY),
+    "rate": (1e-6, MOST_RATE),
+    "burstiness": (0.001, 1_000),
+    "time_scale": (1e-6, 1e6),
+    "token_scale": (1e-3, 1),
+    "max_tokens": (1, MOST_TOKENS),
+    "shared_tokens": (1, MOST_TOKENS),
+    "documents": (1, 10_000),
+    "seed": (0, 2**63 - 1),
+    "sampling.temperature": (0, 100),
+    "sampling.top_k": (0, 2**31 - 1),
+    "sampling.top_p": (0, 1),
+    "sampling.min_p": (0, 1),
+}
+"""Least and most of every number, by its field. `None` is always allowed."""
+
+
 def parse_length(text: str) -> Length:
     """Read a length as it is typed: `128`, `64..256`, `lognormal(200, 0.6)` (mean, variation) or `geometric(200)`.
 
@@ -159,7 +179,7 @@ def parse_length(text: str) -> Length:
         raise WorkloadError(
             f"{text!r} is not a length.", remedy="Write 128, 64..256, lognormal(200, 0.6) or geometric(200)."
         )
-    validate_length("length", length)
+    validate_length("a length", length)
     return length
 
 
@@ -224,19 +244,19 @@ def validate_length(label: str, length: Length) -> None:
     elif length.mean is None:
         raise WorkloadError(f"{label}: a {length.kind} length needs a mean.")
     else:
-        _between(f"{label}: the mean", length.mean, 1, MOST_TOKENS)
-    _between(f"{label}: the spread", length.spread, 0, 10)
-    _between(f"{label}: the lowest value", length.low, 1, MOST_TOKENS)
+        _between(f"the mean of {label}", length.mean, 1, MOST_TOKENS)
+    _between(f"the spread of {label}", length.spread, 0, 10)
+    _between(f"the lowest value of {label}", length.low, 1, MOST_TOKENS)
     if length.high is not None:
-        _between(f"{label}: the highest value", length.high, 1, MOST_TOKENS)
+        _between(f"the highest value of {label}", length.high, 1, MOST_TOKENS)
         if length.high < length.low:
-            raise WorkloadError(f"{label}: the highest value {length.high} is below the lowest, {length.low}.")
+            raise WorkloadError(f"the highest value of {label}, {length.high}, is below the lowest, {length.low}.")
 
 
-def _between(label: str, value: float, low: float, high: float) -> None:
+def _between(label: str, value: float, low: float, high: float, *, setting: str | None = None) -> None:
     # Written so that NaN fails too.
     if not low <= value <= high:
-        raise WorkloadError(f"{label} must lie between {low:,} and {high:,}, not at {value}.")
+        raise WorkloadError(f"{label} must lie between {low:,} and {high:,}, not at {value}.", setting=setting)
 
 
 def _validate_choices(spec: WorkloadSpec) -> None:
@@ -246,30 +266,14 @@ def _validate_choices(spec: WorkloadSpec) -> None:
         ("template", spec.template, ("model", "plain")),
     ):
         if value not in choices:
-            raise WorkloadError(f"{label}: there is no {value!r}.", remedy=f"Use {', '.join(choices)}.")
+            raise WorkloadError(f"{label}: there is no {value!r}.", remedy=f"Use {', '.join(choices)}.", setting=label)
 
 
 def _validate_numbers(spec: WorkloadSpec) -> None:
-    sampling = spec.sampling
-    for label, value, low, high in (
-        ("requests", spec.requests, 1, 10**12),
-        ("duration_s", spec.duration_s, 0.001, 10**9),
-        ("concurrency", spec.concurrency, 1, MOST_CONCURRENCY),
-        ("rate", spec.rate, 1e-6, MOST_RATE),
-        ("burstiness", spec.burstiness, 0.001, 1_000),
-        ("time_scale", spec.time_scale, 1e-6, 1e6),
-        ("token_scale", spec.token_scale, 1e-3, 1),
-        ("max_tokens", spec.max_tokens, 1, MOST_TOKENS),
-        ("shared_tokens", spec.shared_tokens, 1, MOST_TOKENS),
-        ("documents", spec.documents, 1, 10_000),
-        ("seed", spec.seed, 0, 2**63 - 1),
-        ("sampling.temperature", sampling.temperature, 0, 100),
-        ("sampling.top_k", sampling.top_k, 0, 2**31 - 1),
-        ("sampling.top_p", sampling.top_p, 0, 1),
-        ("sampling.min_p", sampling.min_p, 0, 1),
-    ):
+    for label, (low, high) in RANGES.items():
+        value = getattr(spec.sampling if "." in label else spec, label.removeprefix("sampling."))
         if value is not None:
-            _between(label, value, low, high)
+            _between(label, value, low, high, setting=label)
     for label, length in (
         ("prompt_tokens", spec.prompt_tokens),
         ("output_tokens", spec.output_tokens),
@@ -283,14 +287,20 @@ def _validate_loop(spec: WorkloadSpec) -> None:
     if spec.arrivals == "trace" and spec.rate is not None:
         raise WorkloadError(
             "Arrivals come either from the trace or at a rate.",
-            remedy="Leave out the rate; time_scale stretches or shrinks a trace.",
+            remedy="Leave out the rate; a time scale stretches or shrinks a trace.",
         )
     if spec.arrivals == "trace" and spec.path is None:
         raise WorkloadError(f"The built-in workload {spec.name} has no trace of arrivals.", remedy="Give a rate.")
     if spec.burstiness != 1 and spec.arrivals != "gamma":
-        raise WorkloadError(f"burstiness has no meaning for {spec.arrivals} arrivals.", remedy="Use gamma arrivals.")
+        raise WorkloadError(
+            f"burstiness has no meaning for {spec.arrivals} arrivals.",
+            remedy="Use gamma arrivals.",
+            setting="burstiness",
+        )
     if spec.time_scale != 1 and spec.arrivals != "trace":
-        raise WorkloadError("time_scale only stretches the arrivals of a trace.", remedy="Use trace arrivals.")
+        raise WorkloadError(
+            "time_scale only stretches the arrivals of a trace.", remedy="Use trace arrivals.", setting="time_scale"
+        )
     if spec.rate is None and spec.arrivals in ("gamma", "uniform"):
         raise WorkloadError(f"{spec.arrivals} arrivals need a rate.", remedy="Give requests per second.")
 
@@ -310,4 +320,4 @@ def _refuse_unused(spec: WorkloadSpec) -> None:
     defaults = WorkloadSpec()
     for option, users in used.items():
         if getattr(spec, option) != getattr(defaults, option) and spec.name not in users:
-            raise WorkloadError(f"{option} has no meaning for {what}.", remedy="Leave it out.")
+            raise WorkloadError(f"{option} has no meaning for {what}.", remedy="Leave it out.", setting=option)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from stackscope import __version__
+from stackscope import __version__, errors
 from stackscope.cli import app
-from stackscope.errors import EngineDiedError, ModelFileError
+from stackscope.commands.compare import BROKEN
+from stackscope.errors import EngineDiedError, ModelFileError, StackscopeError
 from stackscope.options import OPTIONS
 from stackscope.session.writer import SessionWriter
+from stackscope.verbs.base import GONE
 from tests.unit.record_builders import make_header, synthetic_session
 
 if TYPE_CHECKING:
@@ -279,3 +282,12 @@ def test_a_terminal_without_the_characters_gets_others() -> None:
     done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
     assert done.stderr == b""
     assert b"ascii: ? and ? may not show" in done.stdout
+
+
+def test_every_exit_code_is_documented_and_none_is_another_s() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    told = {int(number) for number in re.findall(r"^\| (\d+) \| ", guide, re.MULTILINE)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StackscopeError)]
+    codes = [kind.exit_code for kind in kinds]
+    assert told == {0, GONE, BROKEN, *codes}
+    assert len(set(codes)) == len(codes)

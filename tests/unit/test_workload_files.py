@@ -342,7 +342,7 @@ def test_check_reads_the_file_and_says_what_it_is(tmp_path: Path) -> None:
     plain = write(tmp_path, '"x"')
     with pytest.raises(WorkloadError, match="does not say when"):
         check(WorkloadSpec(path=plain, arrivals="trace"))
-    with pytest.raises(WorkloadError, match="token_scale has no meaning"):
+    with pytest.raises(WorkloadError, match="A token scale has no meaning"):
         check(WorkloadSpec(path=plain, token_scale=0.5))
     with pytest.raises(WorkloadError, match="There is no file"):
         check(WorkloadSpec(path=str(tmp_path / "missing")))
