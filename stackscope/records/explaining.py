@@ -135,7 +135,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     cause: Cause
     share: float | None = None
-    """Of wall time, 0 to 1: what would be gained if it cost nothing."""
+    """Of wall time, 0 to 1: what would be gained if it cost nothing. `None`: not known, or counted under others, as
+    `against` says."""
     is_confirmed: bool = False
     """A probe or a counterfactual speaks for it; without, it is not named."""
     claim: str = ""

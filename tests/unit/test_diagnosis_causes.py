@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import get_args
 
 import pytest
 
+from stackscope.analysis.diagnosis.evidence import Evidence, Times
 from stackscope.analysis.diagnosis.follower import namings
 from stackscope.analysis.diagnosis.judge import CAUSES
+from stackscope.analysis.diagnosis.slices import Slices
 from stackscope.records import Cause, Finding
 from tests.diagnosis_machine import MS, Costs, Disturbance, Load, Machine, Model, S, Watch
 
@@ -94,6 +97,40 @@ def test_every_other_cause_is_rejected_or_has_a_smaller_claim(name: str) -> None
     naming = staged(name).namings[-1]
     told = {one.cause for one in (*naming.rejected, *naming.together)} | {naming.name}
     assert told == set(get_args(Cause)) - ({"co-limited"} if name != "co-limited" else set())
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "least"),
+    [("low acceptance", "draft overhead", 0.15), ("prefill interference", "KV and attention", 0.10)],
+)
+def test_a_cause_whose_time_another_one_has_got_is_not_said_to_take_nothing(
+    name: str, cause: str, least: float
+) -> None:
+    found = finding(staged(name), cause)
+    assert (found.share, found.claim) == (None, "")
+    assert found.against is not None
+    told = re.fullmatch(rf"what it takes is counted under {name} \(([\d.]+) % of the time\)", found.against)
+    assert told is not None, found.against
+    assert least < float(told[1]) / 100 < (staged(name).namings[-1].share or 0.0)
+
+
+def test_a_cause_that_takes_next_to_nothing_is_said_to_take_that() -> None:
+    found = finding(staged("weight bandwidth"), "sampling")
+    assert found.share == pytest.approx(0.0014, abs=2e-4)
+    assert found.against == "it takes 0.14 % of the time"
+
+
+def test_time_is_counted_under_those_that_have_most_of_it() -> None:
+    slices = Slices(Evidence(times=Times(sample=100.0, draft=60.0, idle=840.0)))
+    slices.take("low acceptance", 70.0, ("sample",))
+    slices.take("draft overhead", 60.0, ("draft", "sample"))
+    slices.take_evenly("throttle", 24.0, ("sample",))
+    assert slices.take_rest("sampling", ("sample",)) == pytest.approx(6.0)
+    share, others = slices.elsewhere("sampling")
+    assert share == pytest.approx(0.094)
+    assert others == ("low acceptance", "throttle")
+    assert slices.elsewhere("draft overhead") == (0.0, ())
+    assert sum(share for _, share in slices.shares()) == pytest.approx(1.0)
 
 
 # How much

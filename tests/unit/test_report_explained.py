@@ -9,6 +9,10 @@ import pytest
 
 from stackscope.analysis.explainer import Explanation
 from stackscope.report import explained
+from stackscope.tui import explained as screen
+from stackscope.tui.lines import plain
+from stackscope.tui.look import UNICODE
+from tests.diagnosis_machine import Costs, Load, Machine, Watch
 from tests.explained_story import SECOND, explainer, seen, story
 
 
@@ -75,3 +79,15 @@ def test_the_document_is_plain_json_with_everything() -> None:
     assert document["break_evens"]
     empty = explained.document(Explanation())
     assert empty["not_predicted"] == "No step has run yet."
+
+
+def test_time_that_is_counted_under_another_cause_is_null_in_json_and_told_on_the_screen() -> None:
+    watch = Watch(Machine(Load(drafted=4, acceptance=0.1, output=200), Costs(row=3_000_000)))
+    explanation = Explanation(naming=watch.run(14))
+    document = json.loads(json.dumps(explained.document(explanation)))
+    rejected = {one["cause"]: one for one in document["rejected"]}
+    drafts = rejected["draft overhead"]
+    assert drafts["share"] is None
+    assert drafts["against"].startswith("what it takes is counted under low acceptance (")
+    shown = [plain(line) for line in screen.rejected(explanation, 200, UNICODE)]
+    assert any(f"draft overhead: {drafts['against']}" in line for line in shown)

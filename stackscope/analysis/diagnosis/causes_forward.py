@@ -28,7 +28,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     """Reading the weights: bytes ÷ bandwidth, the same however many rows there are."""
     if evidence.terms is None:
         return rejected("weight bandwidth", NO_MODEL)
-    amount = slices.take("weight bandwidth", slices.left["weights"], ("weights",))
+    amount = slices.take_rest("weight bandwidth", ("weights",))
     share, roofs, times = slices.share(amount), evidence.roofs, evidence.times
     body = None if roofs.weight_bytes is None else roofs.weight_bytes - (roofs.head_bytes or 0.0)
     rate = _rate(body, amount)
@@ -83,7 +83,7 @@ def kv_attention(evidence: Evidence, slices: Slices) -> Claim:
     if evidence.terms is None:
         return rejected("KV and attention", NO_MODEL)
     names = ("attention", "resident")  # Cells of other sequences that decode are gone through as well.
-    amount = slices.take("KV and attention", sum([slices.left[name] for name in names]), names)
+    amount = slices.take_rest("KV and attention", names)
     share, drawn = slices.share(amount), evidence.attention_share
     doubt = evidence.unknown.get("attention")
     if doubt is None and (drawn is None or drawn.low <= 0.0):
@@ -113,7 +113,7 @@ def compute(evidence: Evidence, slices: Slices) -> Claim:
     """Multiplying rows beyond the first: what the measured curve of time against rows adds for them."""
     if evidence.terms is None:
         return rejected("compute", NO_MODEL)
-    amount = slices.take("compute", slices.left["compute"], ("compute",))
+    amount = slices.take_rest("compute", ("compute",))
     share, drawn, roofs = slices.share(amount), evidence.rows_share, evidence.roofs
     doubt = evidence.unknown.get("compute")
     rate = _rate(roofs.flops, evidence.times.forward)
@@ -144,7 +144,7 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
     """The output head: reading it once per pass with outputs, and multiplying it by every output row."""
     if evidence.terms is None:
         return rejected("LM head", NO_MODEL)
-    amount = slices.take("LM head", slices.left["head"], ("head",))
+    amount = slices.take_rest("LM head", ("head",))
     share, batching = slices.share(amount), evidence.batching
     doubt = evidence.unknown.get("head")
     if batching.outputs == 0:

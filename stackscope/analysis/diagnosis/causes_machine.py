@@ -231,7 +231,7 @@ def _take_held_up(cause: Cause, evidence: Evidence, slices: Slices, *, only_exce
         return 0.0
     threads = 1 if evidence.config is None else evidence.config.threads or 1
     most = min(1.0, threads * max(0.0, 1.0 - machine.cpu_share)) * forward
-    got = slices.take(cause, min(most, slices.left["excess"]), ("excess",))
+    got = slices.take(cause, most, ("excess",))
     if only_excess:
         return got
     calm = machine.cpu_share_calm
@@ -249,7 +249,7 @@ def _take_slower(cause: Cause, lost: float, names: tuple[str, ...], evidence: Ev
     there = sum([slices.left[name] for name in names])
     if evidence.is_reference_calm:
         # No more than what the probe accounts for, with room for a probe that is not the engine.
-        return slices.take(cause, min(excess, 1.5 * there * lost / max(1e-9, 1.0 - lost)), ("excess",))
+        return slices.take(cause, 1.5 * there * lost / max(1e-9, 1.0 - lost), ("excess",))
     return slices.take(cause, excess, ("excess",)) + slices.take_evenly(cause, there * lost - excess, names)
 
 

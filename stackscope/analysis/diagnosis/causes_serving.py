@@ -37,7 +37,7 @@ _PROMPTS: Final = ("compute", "attention", "head", "resident", "weights", "fixed
 
 def host_scheduling(evidence: Evidence, slices: Slices) -> Claim:
     """The loop's own work between forwards; each of its phases is measured by itself."""
-    amount = slices.take("host scheduling", sum([slices.left[name] for name in HOST]), HOST)
+    amount = slices.take_rest("host scheduling", HOST)
     share, times, steps = slices.share(amount), evidence.times, max(1, evidence.steps)
     phases = {name: getattr(times, name) / steps for name in _WORK}
     rest = max(0.0, amount / steps - sum(phases.values()))
@@ -62,7 +62,7 @@ def host_scheduling(evidence: Evidence, slices: Slices) -> Claim:
 
 def sampling(evidence: Evidence, slices: Slices) -> Claim:
     """From logits to tokens: grows with the output rows."""
-    amount = slices.take("sampling", slices.left["sample"], ("sample",))
+    amount = slices.take_rest("sampling", ("sample",))
     share, batching = slices.share(amount), evidence.batching
     per_output = batching.per_output_ns
     if per_output is None or evidence.times.sample <= 0.0:
@@ -184,6 +184,7 @@ def prefill_interference(evidence: Evidence, slices: Slices) -> Claim:
         return rejected("prefill interference", "too few steps without prompt rows to compare with, and no time model")
     # What is computed again is the cache's doing.
     again = slices.taken("cache thrash") / max(1.0, _prefill_ns(evidence))
+    slices.ask("prefill interference", min(1.0, again) * added, _PROMPTS)
     amount = _take_prompts("prefill interference", max(0.0, 1.0 - again) * added, evidence, slices)
     share = slices.share(amount)
     mixed = batching.mixed_ns / batching.mixed_steps

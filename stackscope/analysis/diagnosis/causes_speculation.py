@@ -111,7 +111,7 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
     what = outcome(speculation)
     is_loss = what == "costs"
     got = slices.take("draft overhead", lost_ns(speculation), _SPENT_ON_DRAFTS) if is_loss else 0.0
-    amount = got + slices.take("draft overhead", slices.left["draft"], ("draft",))
+    amount = got + slices.take_rest("draft overhead", ("draft",))
     share, steps = slices.share(amount), max(1, evidence.steps)
     drafting = evidence.times.draft / steps
     per_token = evidence.times.draft / speculation.drafted if speculation.drafted else None

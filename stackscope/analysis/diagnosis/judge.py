@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope import units
 from stackscope.analysis.diagnosis import (
     causes_forward,
     causes_machine,
     causes_serving,
     causes_speculation,
 )
-from stackscope.analysis.diagnosis.base import Kind
+from stackscope.analysis.diagnosis.base import LEAST_CLAIM, Kind
 from stackscope.analysis.diagnosis.slices import Slices
 from stackscope.records import Finding
 
@@ -74,8 +75,19 @@ def judge(evidence: Evidence) -> Judged:
     slices.allow_for_error(evidence)
     claims += [look(evidence, slices) for look in INSIDE]
     return Judged(
-        tuple([claim.finding for claim in claims]),
+        tuple([_told(claim.finding, slices) for claim in claims]),
         {claim.finding.cause: claim.kind for claim in claims},
         slices.shares(),
         slices.unexplained,
     )
+
+
+def _told(finding: Finding, slices: Slices) -> Finding:
+    """A cause whose time others have got takes not nothing: how much is its own is not known, and who has it is."""
+    if finding.claim or finding.share is None:
+        return finding
+    share, others = slices.elsewhere(finding.cause)
+    if share < LEAST_CLAIM:
+        return finding
+    under = f"what it takes is counted under {' and '.join(others)} ({units.percent(share)} of the time)"
+    return msgspec.structs.replace(finding, share=None, against=under)

@@ -6,6 +6,7 @@ calm machine is `excess`: a cause that slows the machine may take it, and what n
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ TOLERANCE: Final = 0.03
 MOST_WRONG: Final = 0.10
 """More than this the model's own error does not account for, however little the model is sure of."""
 
+LEAST_PART: Final = 0.1
+"""Of what others got of a cause's time: who has less of it is not worth naming."""
+
 
 class Slices:
     """What is left of each slice, in nanoseconds."""
@@ -36,6 +40,10 @@ class Slices:
             "excess": 0.0, "forward": 0.0, "rest": 0.0,
         }  # fmt: skip
         self._taken: Final[dict[str, float]] = {}
+        self._takers: Final[dict[str, dict[str, float]]] = {}
+        """Of each slice, what each cause has got of it."""
+        self._asked: Final[dict[str, tuple[float, frozenset[str]]]] = {}
+        """What each cause would have taken if none had come before it, at most, and out of which slices."""
         self.factor = 1.0
         """Of the terms as they stand here to the predicted ones."""
         self._divide(evidence)
@@ -75,35 +83,65 @@ class Slices:
 
     def take(self, cause: str, amount: float, names: Iterable[str]) -> float:
         """Give a cause up to `amount` out of slices, one after the other; how much it got."""
-        got = 0.0
-        for name in names:
-            part = min(max(0.0, amount - got), self.left[name])
-            self.left[name] -= part
-            got += part
-        self._taken[cause] = self._taken.get(cause, 0.0) + got
+        chosen, got = tuple(names), 0.0
+        self.ask(cause, amount, chosen)
+        for name in chosen:
+            got += self._give(cause, min(max(0.0, amount - got), self.left[name]), name)
         return got
+
+    def take_rest(self, cause: str, names: Iterable[str]) -> float:
+        """Give a cause all that is left of slices which are its own; how much it got."""
+        chosen = tuple(names)
+        self.ask(cause, inf, chosen)
+        return sum([self._give(cause, self.left[name], name) for name in chosen])
 
     def take_evenly(self, cause: str, amount: float, names: Iterable[str]) -> float:
         """Give a cause up to `amount` out of slices in proportion to what they have left; how much it got."""
         chosen = tuple(names)
+        self.ask(cause, amount, chosen)
         there = sum([self.left[name] for name in chosen])
         share = min(1.0, max(0.0, amount) / there) if there > 0.0 else 0.0
-        got = 0.0
-        for name in chosen:
-            part = share * self.left[name]
-            self.left[name] -= part
-            got += part
-        self._taken[cause] = self._taken.get(cause, 0.0) + got
-        return got
+        return sum([self._give(cause, share * self.left[name], name) for name in chosen])
 
     def take_like(self, cause: str, amount: float, pattern: dict[str, float], names: Iterable[str]) -> float:
         """Give a cause up to `amount`, divided over slices as the pattern is, as far as they have it; what they lack
         comes from `names`, one after the other. How much it got."""
-        whole, got = sum(pattern.values()), 0.0
+        chosen, whole, got = tuple(names), sum(pattern.values()), 0.0
+        self.ask(cause, amount, {*pattern, *chosen})
         for name, part in pattern.items():
             if whole > 0.0:
-                got += self.take(cause, amount * part / whole, (name,))
-        return got + self.take(cause, amount - got, names)
+                got += self._give(cause, min(amount * part / whole, self.left[name]), name)
+        for name in chosen:
+            got += self._give(cause, min(max(0.0, amount - got), self.left[name]), name)
+        return got
+
+    def ask(self, cause: str, amount: float, names: Iterable[str]) -> None:
+        """Say that a cause takes this much out of slices, be it counted under others."""
+        before, chosen = self._asked.get(cause, (0.0, frozenset[str]()))
+        self._asked[cause] = before + max(0.0, amount), chosen | frozenset(names)
+
+    def _give(self, cause: str, part: float, name: str) -> float:
+        self.left[name] -= part
+        takers = self._takers.setdefault(name, {})
+        takers[cause] = takers.get(cause, 0.0) + part
+        self._taken[cause] = self._taken.get(cause, 0.0) + part
+        return part
+
+    def elsewhere(self, cause: str) -> tuple[float, tuple[str, ...]]:
+        """What a cause would have taken and others got before it: its share of the wall time, and those that have most
+        of it, the first of them first. 0: nothing."""
+        asked, names = self._asked.get(cause, (0.0, frozenset[str]()))
+        others: dict[str, float] = {}
+        for name in names:
+            for other, part in self._takers.get(name, {}).items():
+                if other != cause:
+                    others[other] = others.get(other, 0.0) + part
+        there = sum(others.values())
+        lost = min(there, asked - self.taken(cause))
+        if lost <= 0.0:
+            return 0.0, ()
+        in_order = sorted(others, key=lambda other: -others[other])
+        return self.share(lost), tuple([other for other in in_order if others[other] >= LEAST_PART * there])
 
     def taken(self, cause: str) -> float:
         """What a cause has got so far."""
