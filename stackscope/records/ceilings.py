@@ -242,3 +242,15 @@ class Ceilings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if memory is None:
             return Limits(None, None)
         return Limits(None, Ceiling(value=memory.value, kind="memory", spread=memory.spread))
+
+    def why_no_limits(self, config: EngineConfig) -> str | None:
+        """Why what was measured does not count under a configuration, with the remedy. `None`: it does."""
+        if self.is_busy:
+            return (
+                "the ceiling was measured on a busy machine and does not count: stackscope calibrate, when it is quiet"
+            )
+        if not self.conditions.has_cores(config):
+            return "the ceiling was measured with other threads or another placement: stackscope calibrate"
+        if not self.conditions.names_model(config):
+            return "the ceiling was measured with another model: stackscope calibrate"
+        return None

@@ -8,6 +8,7 @@ import pytest
 from stackscope import units
 from stackscope.analysis.diagnosis.causes_speculation import break_even_acceptance, outcome
 from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Machine, Speculation
+from stackscope.analysis.diagnosis.judge import judge
 from stackscope.analysis.diagnosis.misses import (
     full_window_bytes,
     is_window_evicted,
@@ -16,7 +17,7 @@ from stackscope.analysis.diagnosis.misses import (
     window_miss,
 )
 from stackscope.analysis.diagnosis.notes import gpu_note, moe_note, notes
-from stackscope.records import GpuSample
+from stackscope.records import Estimate, GpuSample
 from stackscope.records.ceilings import Ceiling
 from stackscope.toggles import EngineConfig
 from tests import diagnosis_machine as simulated
@@ -222,6 +223,35 @@ def test_there_is_a_verdict_without_a_roof_where_no_ceiling_was_measured() -> No
     assert naming.finding is not None
     assert any(line.endswith("no ceiling was measured") for line in naming.finding.evidence)
     assert not any("of the measured ceiling" in line for line in naming.finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("changes", "threads", "model", "told"),
+    [
+        (
+            {"is_quiet": False, "foreign_share": 0.3}, 2, "lab.gguf",
+            "the ceiling was measured on a busy machine and does not count: stackscope calibrate, when it is quiet",
+        ),
+        ({}, 4, "lab.gguf", "the ceiling was measured with other threads or another placement: stackscope calibrate"),
+        ({"reads": ()}, 2, "other.gguf", "the ceiling was measured with another model: stackscope calibrate"),
+    ],
+    ids=["busy", "threads", "model"],
+)  # fmt: skip
+def test_a_ceiling_that_was_measured_and_is_not_used_is_not_said_to_be_missing(
+    changes: dict[str, object], threads: int, model: str, told: str
+) -> None:
+    measured = ceilings(conditions=conditions(model=model, threads=threads), **changes)
+    watch = Watch(simulated.Machine(Load(output=200), ceilings=measured))
+    naming = watch.run(12)
+    assert naming.finding is not None
+    assert any(line.endswith(f"while it reads them; {told}") for line in naming.finding.evidence)
+    known = [line for one in naming.rejected if one.cause in ("compute", "LM head") for line in one.evidence]
+    assert len([line for line in known if line.endswith(told)]) == 2
+    rows = Estimate(0.7, 0.6, 0.8)
+    doubted = judge(msgspec.structs.replace(watch.evidence, rows_share=rows)).findings
+    assert next(one.against for one in doubted if one.cause == "weight bandwidth") == (
+        f"rows make up more of the step than weights do, and {told}"
+    )
 
 
 def test_with_a_ceiling_the_same_verdict_says_how_near_it_is() -> None:

@@ -9,7 +9,7 @@ from stackscope.analysis.diagnosis.base import NO_MODEL, Claim, found, per_step,
 from stackscope.analysis.diagnosis.responses import answer
 
 if TYPE_CHECKING:
-    from stackscope.analysis.diagnosis.evidence import Evidence
+    from stackscope.analysis.diagnosis.evidence import Evidence, Roofs
     from stackscope.analysis.diagnosis.slices import Slices
 
 NEAR_ROOF: Final = 0.5
@@ -38,14 +38,15 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     is_at_roof = at_roof is not None and NEAR_ROOF <= at_roof <= BEYOND_ROOF
     doubt = None if is_at_roof else evidence.unknown.get("weights")
     if doubt is None and not is_flat and not is_at_roof:
-        doubt = "rows make up more of the step than weights do, and reading is not near a measured ceiling"
+        near = "reading is not near the measured ceiling" if at_roof is not None else _why_no_share(roofs)
+        doubt = f"rows make up more of the step than weights do, and {near}"
     size = None if body is None or evidence.forwards == 0 else body / evidence.forwards
     return found(
         "weight bandwidth", kind="need", share=share, doubt=doubt,
         claim=f"reading the weights takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             _whence(size, evidence),
-            None if rate is None else f"{units.bandwidth(rate)} while it reads them{_of_roof(at_roof)}",
+            None if rate is None else f"{units.bandwidth(rate)} while it reads them{_of_roof(at_roof, roofs)}",
             None if rows is None
             else f"rows beyond the first add {units.percent(rows.value)} "
             f"[{units.percent(rows.low)}, {units.percent(rows.high)}] to a step",
@@ -64,8 +65,12 @@ def _whence(size: float | None, evidence: Evidence) -> str | None:
     return f"{units.data_size(size)} of weights per forward, the head apart{place}"
 
 
-def _of_roof(share: float | None) -> str:
-    return "; no ceiling was measured" if share is None else f", {units.percent(share)} of the measured ceiling"
+def _of_roof(share: float | None, roofs: Roofs) -> str:
+    return f"; {roofs.why_none}" if share is None else f", {units.percent(share)} of the measured ceiling"
+
+
+def _why_no_share(roofs: Roofs) -> str:
+    return roofs.why_none if roofs.bandwidth is None else "what it reads is not known"
 
 
 def _share_of(rate: float | None, roof: float | None) -> float | None:
@@ -129,7 +134,7 @@ def compute(evidence: Evidence, slices: Slices) -> Claim:
         f"than one row would, {units.percent(share)} of the time",
         evidence=(
             f"each row beyond the first adds {units.duration(amount / beyond)}",
-            None if rate is None else f"forwards compute at {units.flop_rate(rate)}{_of_roof(at_roof)}",
+            None if rate is None else f"forwards compute at {units.flop_rate(rate)}{_of_roof(at_roof, roofs)}",
             None if drawn is None
             else f"share in a typical step {units.percent(drawn.value)} "
             f"[{units.percent(drawn.low)}, {units.percent(drawn.high)}]",
@@ -156,6 +161,7 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
     forwards = max(1, evidence.forwards)
     head = evidence.roofs.head_bytes
     rate = _rate(head, amount)
+    at_roof = _share_of(rate, evidence.roofs.bandwidth)
     return found(
         "LM head", kind="need", share=share, doubt=doubt,
         claim=f"the output head takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
@@ -164,7 +170,7 @@ def lm_head(evidence: Evidence, slices: Slices) -> Claim:
             None if vocabulary is None else f"{units.count(vocabulary)} tokens in the vocabulary",
             None if head is None else f"{units.data_size(head / forwards)} of head per forward",
             None if rate is None
-            else f"{units.bandwidth(rate)} while it is read{_of_roof(_share_of(rate, evidence.roofs.bandwidth))}",
+            else f"{units.bandwidth(rate)} while it is read{_of_roof(at_roof, evidence.roofs)}",
             "most prompt rows have logits that nobody needs" if is_all else None,
         ),
         counterfactual=without(evidence, amount),

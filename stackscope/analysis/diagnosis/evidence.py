@@ -212,6 +212,8 @@ class Roofs(msgspec.Struct, frozen=True, kw_only=True):
     """Measured ceiling, bytes per second. `None`: not measured."""
     compute: float | None = None
     """Measured ceiling, FLOP/s."""
+    why_none: str = "no ceiling was measured"
+    """Why a ceiling is not known, where one is not."""
     fits_cache: bool | None = None
     """What a forward of one row reads stays in the processor's cache."""
 

@@ -190,9 +190,8 @@ class Gatherer:
         standing, epoch = self._standing, chosen[-1].epoch if chosen else self._standing.epoch
         pricing = standing.pricing(epoch)
         is_calm = self._reference.update(model, standing.config, pricing, is_calm=machine.is_calm)
-        header, limits = standing.header, standing.limits
-        ceilings = None if header is None else header.ceilings
-        facts = predicted.facts(self._reference, chosen, tally, pricing, limits, ceilings)
+        header = standing.header
+        facts = predicted.facts(self._reference, chosen, tally, pricing, standing)
         return Evidence(
             at_ns=now_ns,
             steps=tally.steps,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.gather import Bucket
     from stackscope.analysis.diagnosis.tally import Tally
     from stackscope.analysis.ledgers import Pricing
-    from stackscope.records import Ceilings, StepRecord
-    from stackscope.records.ceilings import Limits
+    from stackscope.analysis.live.standing import Standing
+    from stackscope.records import StepRecord
     from stackscope.toggles import EngineConfig
 
 
@@ -154,14 +154,13 @@ def facts(
     buckets: Sequence[Bucket],
     tally: Tally,
     pricing: Pricing,
-    limits: Limits,
-    ceilings: Ceilings | None,
+    standing: Standing,
 ) -> dict[str, Any]:
     """The fields of `Evidence` that come from model and ledger."""
     plain = _some([kept for b in buckets for kept in _weighted(b.plain, _plain(b.tally))], MOST_PLAIN, _plain(tally))
     mixed = _some([kept for b in buckets for kept in _weighted(b.mixed, _mixed(b.tally))], MOST_MIXED, _mixed(tally))
     found: dict[str, Any] = {
-        "roofs": _roofs((*plain, *mixed), pricing, limits, ceilings),
+        "roofs": _roofs((*plain, *mixed), pricing, standing),
         "batching": _batching(tally, None),
         "speculation": _speculation(tally, None),
     }
@@ -343,13 +342,19 @@ def _batching(tally: Tally, fragmented: float | None) -> Batching:
     )
 
 
-def _roofs(kept: Sequence[Kept], pricing: Pricing, limits: Limits, ceilings: Ceilings | None) -> Roofs:
-    bandwidth = None if limits.bandwidth is None else limits.bandwidth.value
-    compute = None if limits.compute is None else limits.compute.value
-    fits_cache = None if ceilings is None else ceilings.fits_cache
+def _roofs(kept: Sequence[Kept], pricing: Pricing, standing: Standing) -> Roofs:
+    limits, ceilings = standing.limits, None if standing.header is None else standing.header.ceilings
+    found = Roofs(
+        bandwidth=None if limits.bandwidth is None else limits.bandwidth.value,
+        compute=None if limits.compute is None else limits.compute.value,
+        fits_cache=None if ceilings is None else ceilings.fits_cache,
+    )
+    if ceilings is not None and standing.config is not None:
+        why_none = ceilings.why_no_limits(standing.config)
+        found = found if why_none is None else msgspec.structs.replace(found, why_none=why_none)
     ledger = pricing.target
     if ledger is None or not kept:
-        return Roofs(bandwidth=bandwidth, compute=compute, fits_cache=fits_cache)
+        return found
     moved = weight_bytes = head = kv = flops = 0.0
     for sample, weight in kept:
         shape = sample.shape
@@ -359,7 +364,6 @@ def _roofs(kept: Sequence[Kept], pricing: Pricing, limits: Limits, ceilings: Cei
         head += weight * account.exact.head_weights
         kv += weight * account.kv_bytes
         flops += weight * account.flops.total
-    return Roofs(
-        bytes=moved, weight_bytes=weight_bytes, head_bytes=head, kv_bytes=kv, flops=flops, bandwidth=bandwidth,
-        compute=compute, fits_cache=fits_cache,
-    )  # fmt: skip
+    return msgspec.structs.replace(
+        found, bytes=moved, weight_bytes=weight_bytes, head_bytes=head, kv_bytes=kv, flops=flops
+    )
