@@ -20,8 +20,9 @@ def export(recording: Path, form: Form, path: Path, *, replace: bool) -> int:
     """Export a recording; the exit status. Raises `StackscopeError`."""
     refuse_own_sources(path, [recording])
     done = write(SessionReader(recording), form, path, replace=replace)
-    if done.truncated is not None:
-        print(f"stackscope: {recording}: {done.truncated}", file=sys.stderr)
+    for missing in (done.truncated, done.left_out):
+        if missing is not None:
+            print(f"stackscope: {recording}: {missing}", file=sys.stderr)
     told = ", ".join(f"{units.count(n)} {name}" for name, n in done.counts.items() if n > 0 and name != "session")
     print(f"stackscope: wrote {path}: {told or 'nothing but the session itself'}.", file=sys.stderr)
     return 0

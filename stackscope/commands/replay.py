@@ -50,7 +50,7 @@ def _summarise(path: Path, options: RunOptions) -> int:
         header=reader.header,
         workload=str(reader.header.workload.get("text", "")),
         recording=path,
-        notes=() if reader.truncated is None else (reader.truncated,),
+        notes=tuple(told for told in (reader.truncated, reader.left_out) if told is not None),
         explanation=explainer.final(last_ns),
     )
     output.show(partial(summary, report))

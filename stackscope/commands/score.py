@@ -45,13 +45,16 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
 def _scored(path: Path) -> SessionScore:
     reader = SessionReader(path)
     found = score_session(reader)
-    return SessionScore(path.name.removesuffix(".zst").removesuffix(".jsonl"), found, reader.truncated)
+    return SessionScore(path.name.removesuffix(".zst").removesuffix(".jsonl"), found, reader.truncated, reader.left_out)
 
 
 def document(sessions: Sequence[SessionScore], total: Score) -> dict[str, object]:
     """The same for machines, with every change; unknown is null."""
     return {
-        "sessions": [{"session": one.name, "truncated": one.truncated, **_of(one.score)} for one in sessions],
+        "sessions": [
+            {"session": one.name, "truncated": one.truncated, "left_out": one.left_out, **_of(one.score)}
+            for one in sessions
+        ],
         "total": _of(total, with_changes=False),
     }
 

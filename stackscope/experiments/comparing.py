@@ -57,4 +57,4 @@ def digest(path: Path | str, *, warmup_ns: int = 0) -> Digest:
     collector = Collector(Path(path).name, warmup_ns=warmup_ns)
     for records in reader.batches():
         collector.take_batch(records)
-    return collector.digest(truncated=reader.truncated, skipped=sum(reader.skipped.values()))
+    return collector.digest(truncated=reader.truncated, left_out=reader.left_out)

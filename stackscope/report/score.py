@@ -30,6 +30,8 @@ class SessionScore:
     score: Score
     truncated: str | None = None
     """Why its reading ended early. `None`: it has an end."""
+    left_out: str | None = None
+    """What of it could not be read, as a sentence. `None`: nothing."""
 
 
 def shown(sessions: Sequence[SessionScore], total: Score, width: int) -> Text:
@@ -43,7 +45,8 @@ def shown(sessions: Sequence[SessionScore], total: Score, width: int) -> Text:
         reasons = [f"{units.count(n)}: {why}" for why, n in total.left_out.items()]
         blocks.append([row("not scored", [reason], width) for reason in reasons[:1]])
         blocks[-1] += [row("", [reason], width) for reason in reasons[1:]]
-    blocks.append([row("note", [one.truncated], width, style="yellow") for one in sessions if one.truncated])
+    missing = [(one.name, told) for one in sessions for told in (one.truncated, one.left_out) if told is not None]
+    blocks.append([row("note", [f"{name}: {told}"], width, style="yellow") for name, told in missing])
     return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 import msgspec
 import zstandard
 
+from stackscope import units
 from stackscope.errors import SessionFileError
 from stackscope.pipeline import time_ns
 from stackscope.records import (
@@ -151,6 +152,16 @@ class SessionReader:
             yield records
             self.first_misfit = decoder.first_misfit
             self.truncated = _why_truncated(source, decoder, has_footer=has_footer)
+
+    @property
+    def left_out(self) -> str | None:
+        """What of the records read so far could not be used, as a sentence. `None`: nothing."""
+        n = self.skipped.total()
+        if n == 0:
+            return None
+        verb = "was" if n == 1 else "were"
+        where = "" if self.first_misfit is None else f": {'first ' if n > 1 else ''}{self.first_misfit}"
+        return f"{units.counted(n, 'record')} could not be read and {verb} left out{where}."
 
     @property
     def n_bytes(self) -> int:

@@ -109,7 +109,7 @@ def _tabs(texts: Sequence[str], shown: int, look: Look) -> Line:
 
 
 def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[str, str]]) -> Line:
-    """Where a recording stands, how fast it is played, the keys for that, and why it ends early if it does."""
+    """Where a recording stands, how fast it is played, the keys for that, and what is missing of it."""
     sign = "end" if playing.is_at_end else "playing" if playing.is_playing else "paused"
     share = playing.position_ns / playing.end_ns if playing.end_ns else 1.0
     meter = max(min(_METER, room // 5), 6)
@@ -128,7 +128,7 @@ def transport(playing: Playing, room: int, look: Look, *, keys: Iterable[tuple[s
     whole = spelled((*line, Span(printable(playing.truncated), "warning")), look)
     if width(whole) <= room:
         return fitted(spelled(_with_keys((*whole, Span("  ")), keys, room), look), room, look.ellipsis)
-    return fitted(spelled((*line, Span("cut off before its end", "warning")), look), room, look.ellipsis)
+    return fitted(spelled((*line, Span("something is missing", "warning")), look), room, look.ellipsis)
 
 
 def _speed(speed: float) -> str:

@@ -77,8 +77,9 @@ def comparison(
     for letter, (entry, known) in (("A", one), ("B", other)):
         lines.append(fitted((Span(f"{letter}  ", "accent"), Span(printable(entry.path.name), "title")), room,
                             look.ellipsis))  # fmt: skip
-        if known.damage is not None or known.truncated is not None:
-            lines += wrapped(known.damage or known.truncated or "", room, "warning")
+        for missing in (known.damage, known.truncated, known.left_out):
+            if missing is not None:
+                lines += wrapped(missing, room, "warning")
         if known.result is not None and known.result.epochs:
             n = units.counted(len(known.result.epochs), "configuration")
             lines += wrapped(f"{letter} ran under {n}: its figures mix them.", room, "warning")

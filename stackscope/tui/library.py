@@ -50,6 +50,8 @@ class Digest:
     """`None`: not summed up yet."""
     truncated: str | None = None
     """Why it ends early, as a sentence. `None`: it does not, as far as is known."""
+    left_out: str | None = None
+    """What in it could not be read, as a sentence. `None`: nothing, as far as is known."""
     damage: str | None = None
     """Why nothing in it can be read, as a sentence."""
 
@@ -104,7 +106,7 @@ def digest(entry: Entry, is_wanted: Callable[[], bool]) -> Digest | None:
     except (ValueError, KeyError, ArithmeticError) as error:
         # Every line is a record, and yet they contradict each other: no writer of ours makes such a file.
         return Digest(damage=f"Its records do not fit together ({type(error).__name__}: {error}).")
-    return Digest(header=reader.header, result=result, truncated=reader.truncated)
+    return Digest(header=reader.header, result=result, truncated=reader.truncated, left_out=reader.left_out)
 
 
 class Library:

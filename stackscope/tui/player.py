@@ -104,10 +104,14 @@ class Player:
             is_playing=self._is_playing,
             is_at_end=self._is_at_end,
             # Damage in the middle is met when it is played.
-            truncated=None if self._extent is None else self._extent.truncated or self._reader.truncated,
+            truncated=None if self._extent is None else self._missing(self._extent),
         )
         notices, self._notices = tuple(self._notices), []
         return Status(loading=loading, is_over=self._is_at_end, playing=playing, notices=notices)
+
+    def _missing(self, extent: Extent) -> str | None:
+        told = (extent.truncated or self._reader.truncated, self._reader.left_out)
+        return " ".join(one for one in told if one is not None) or None
 
     def now_ns(self) -> int:
         return self._position_ns

@@ -109,6 +109,8 @@ def state_of(known: Digest, look: Look, *, is_written: bool) -> tuple[str, str]:
         return " ", ""
     if known.truncated is not None:
         return "~", "cut off"
+    if known.left_out is not None:
+        return "~", "incomplete"
     return look.tick, {"done": "whole", "interrupted": "interrupted", "engine-died": "engine died"}.get(
         known.result.ended or "", "whole"
     )
@@ -157,6 +159,8 @@ def detail_lines(entry: Entry, known: Digest, marks: Marks, room: int, look: Loo
     lines.append((Span(f" {look.dot} ".join(map(printable, told)), "label"),))
     if known.truncated is not None and not marks.is_written:
         lines += wrapped(known.truncated, room, "warning")
+    if known.left_out is not None:
+        lines += wrapped(known.left_out, room, "warning")
     result = known.result
     if result is not None:
         finished = sum((result[counts.Requests] or {}).values())

@@ -32,7 +32,7 @@ class Playing:
     is_playing: bool
     is_at_end: bool
     truncated: str | None = None
-    """Why the recording ends early, as a sentence. `None`: it does not, as far as is known."""
+    """What of the recording is missing, and why, in sentences. `None`: nothing, as far as is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stackscope.analysis.metrics import load
+from stackscope.session.format import encode_all
 from stackscope.session.paths import Folder, known_folders
+from stackscope.session.reader import SessionReader
 from stackscope.tui.library import Digest, Entry, Library, digest, find_recordings, read_header
 from stackscope.tui.lines import plain, width
 from stackscope.tui.look import UNICODE
@@ -73,6 +75,19 @@ def test_one_that_was_cut_off_says_so_and_has_its_numbers(tmp_path: Path) -> Non
     found = digest_of(cut_off(tmp_path / "a.jsonl.zst", steps=3_000))
     assert found.truncated is not None
     assert found.result is not None
+
+
+def test_one_with_an_unreadable_line_is_not_called_whole(tmp_path: Path) -> None:
+    whole = SessionReader(write(tmp_path / "whole" / "a.jsonl.zst", steps=300))
+    lines = encode_all(whole).splitlines(keepends=True)
+    lines[40] = b'{"type":"step","n":"x"}\n'
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(lines))
+    found = digest_of(path)
+    assert found.left_out is not None
+    assert state_of(found, UNICODE, is_written=False) == ("~", "incomplete")
+    told = detail_lines(entry_of(path), found, Marks(), 200, UNICODE)
+    assert any("line 41: " in span.text for line in told for span in line)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x28\xb5\x2f\xfd", b"{}\n", b"<html>", bytes(300), b'{"type":"step"}\n'])

@@ -259,56 +259,6 @@ def test_settings_that_differ_are_listed() -> None:
     assert notes(found) == ["several settings"]
 
 
-@pytest.mark.parametrize(
-    ("both", "a", "b"),
-    [
-        ({"shadows": False}, {"shadow_share": 0.008}, {"shadow_share": 0.02}),
-        ({"speculation": "off"}, {"draft_length": 3}, {"draft_length": 5}),
-        ({"speculation": "off"}, {"adaptive_draft": False}, {"adaptive_draft": True}),
-        ({"speculation": "off", "shadows": False}, {"ngram_max": 4}, {"ngram_max": 6}),
-        ({"prefix_cache": False, "shadows": False}, {"block_tokens": 16}, {"block_tokens": 32}),
-    ],
-)
-def test_settings_that_are_not_in_force_are_no_differences(
-    both: dict[str, Any], a: dict[str, Any], b: dict[str, Any]
-) -> None:
-    found = versus(Run(noise=2, config={**both, **b}), Run(config={**both, **a}))
-    assert (found.differences, notes(found)) == ((), [])
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "names"),
-    [
-        ({"shadows": True, "shadow_share": 0.008}, {"shadows": True, "shadow_share": 0.02}, ["shadow_share"]),
-        ({"shadows": False, "shadow_share": 0.02}, {"shadow_share": 0.008}, ["shadows", "shadow_share"]),
-        ({"speculation": "ngram"}, {"speculation": "ngram", "draft_length": 5}, ["draft_length"]),
-        ({}, {"draft_length": 12}, ["draft_length"]),  # which the context is sized for
-    ],
-)
-def test_settings_that_are_in_force_in_one_are_differences(
-    a: dict[str, Any], b: dict[str, Any], names: list[str]
-) -> None:
-    found = versus(Run(noise=2, config=b), Run(config=a))
-    assert sorted(one.name for one in found.differences) == sorted(names)
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ({"sampling": {}}, {"sampling": {"top_k": 5, "seed": 3}}),
-        ({"arrivals": "poisson", "burstiness": 1.0}, {"arrivals": "gamma", "burstiness": 0.5}),
-    ],
-)
-def test_what_a_workload_has_no_use_for_does_not_make_it_another(a: dict[str, Any], b: dict[str, Any]) -> None:
-    assert versus(Run(noise=2, workload=b), Run(workload=a)).differences == ()
-
-
-def test_sampling_of_a_temperature_is_part_of_the_workload() -> None:
-    drawn = {"sampling": {"temperature": 1.0}}
-    found = versus(Run(noise=2, workload={"sampling": {"temperature": 1.0, "top_k": 5}}), Run(workload=drawn))
-    assert barriers(found) == ["workload"]
-
-
 def test_another_machine_model_and_library_are_told() -> None:
     model = make_model(name="other", parameters=99)
     there = {"host": "there", "device": "Other CPU", "library": "llama 2 | CPU : AVX2 = 1", "model": model}
@@ -339,8 +289,10 @@ def test_a_file_elsewhere_is_the_same_workload() -> None:
 def test_a_recording_that_was_cut_off_or_began_late_is_told() -> None:
     collector = Collector("x")
     collector.take(r for r in Run(noise=2).records() if not hasattr(r, "n") or r.n >= 50)
-    found = compare_digests([A.digest(), collector.digest(truncated="It has no end mark.", skipped=3)]).versus[0]
-    assert {"middle", "cut off", "skipped"} <= set(notes(found))
+    found = compare_digests(
+        [A.digest(), collector.digest(truncated="It has no end mark.", left_out="3 records …")]
+    ).versus[0]
+    assert {"middle", "cut off", "left out"} <= set(notes(found))
     warm = Collector("x", warmup_ns=10**9)
     warm.take(r for r in Run(noise=2).records() if not hasattr(r, "n") or r.n >= 50)
     assert "middle" not in notes(compare_digests([A.digest(warmup_ns=10**9), warm.digest()]).versus[0])

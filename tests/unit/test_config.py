@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +20,7 @@ from stackscope.config import (
     user_settings_file,
 )
 from stackscope.errors import UsageError
-from stackscope.options import KEYS, OPTIONS, RANGES, SECTIONS, Option, ScreenOptions, field_defaults, field_types
+from stackscope.options import KEYS, OPTIONS, RANGES, SECTIONS, ScreenOptions, field_defaults, field_types
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import Length
 
@@ -192,51 +191,6 @@ def test_a_workload_that_is_neither_is_refused_with_the_nearest_name() -> None:
     assert refusal(options={"workload": "chta"}) == (
         "--workload: there is no workload or file 'chta'. Did you mean chat?"
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "environment", "message"),
-    [
-        ({"arrivals": "gamma"}, {}, "gamma arrivals need a rate. Give requests per second."),
-        ({"turns": "3"}, {}, "--turns has no meaning for the workload code. Leave it out."),
-        ({}, {"TURNS": "3"}, "STACKSCOPE_TURNS has no meaning for the workload code. Leave it out."),
-        (
-            {"prompt_tokens": "0"},
-            {},
-            "--prompt-tokens: the mean of a length must lie between 1 and 10,000,000, not at 0.0.",
-        ),
-        ({"time_scale": "2"}, {}, "--time-scale only stretches the arrivals of a trace. Use trace arrivals."),
-        (
-            {"ngram_min": "6"},
-            {},
-            "--ngram-min is 6 and --ngram-max is 4, and the first may not be above the second. Change one of them.",
-        ),
-        (
-            {"slots": "20"},
-            {"SLOTS_MAX": "10"},
-            "--slots is 20 and STACKSCOPE_SLOTS_MAX is 10, and the first may not be above the second."
-            " Change one of them.",
-        ),
-    ],
-)
-def test_what_contradicts_itself_is_refused_by_the_names_that_were_given(
-    options: dict[str, object], environment: dict[str, str], message: str
-) -> None:
-    assert refusal(options=options, **environment) == message
-
-
-@pytest.mark.parametrize("option", [option for option in OPTIONS if option.targets[0] in RANGES], ids=lambda o: o.name)
-def test_a_number_out_of_its_range_is_refused_by_the_name_that_was_given(option: Option, tmp_path: Path) -> None:
-    allowed = RANGES[option.targets[0]]
-    for value in (allowed.least - 1, *([] if math.isinf(allowed.most) else [allowed.most + 1e6 + allowed.most])):
-        kind = str(field_types()[option.targets[0]])
-        text = str(int(value)) if "int" in kind else str(value)
-        assert refusal(options={option.name: text}).startswith(f"{option.flags} must be "), option.flags
-        assert refusal_with({option.name.upper(): text}).startswith(f"{option.variable} must be ")
-    section, _, field = option.targets[0].partition(".")
-    value = int(allowed.least) - 1
-    path = settings(tmp_path, f"[{section}]\n{field} = {[float(value)] if field == 'tensor_split' else value}")
-    assert refusal(path).startswith(f"{path}: {field} in [{section}] must be ")
 
 
 def test_a_path_beside_the_settings_file_is_found_from_anywhere(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Collector:
     def close(self) -> None:
         """Nothing is held that needs releasing."""
 
-    def digest(self, *, truncated: str | None = None, skipped: int = 0) -> Digest:
+    def digest(self, *, truncated: str | None = None, left_out: str | None = None) -> Digest:
         """What was collected. Raises `ValueError` when no header came."""
         if self._header is None:
             raise ValueError("a session begins with its header")
@@ -151,7 +151,7 @@ class Collector:
             warmup_requests=self._warmup_requests,
             footer=self._footer,
             truncated=truncated,
-            skipped=skipped,
+            left_out=left_out,
         )
 
     def _begin(self, epoch: int, pricing: Pricing, config: EngineConfig | None) -> None:

@@ -233,9 +233,8 @@ def _recordings(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Conc
             yield Concern(kind="cut off", text=f"{letter}: {digest.truncated}")
         elif digest.footer is not None and digest.footer.reason in ("engine-died", "error"):
             yield Concern(kind="ended early", text=f"The engine of {letter} failed before the end.")
-        if digest.skipped > 0:
-            what = units.counted(digest.skipped, "record")
-            yield Concern(kind="skipped", text=f"{letter}: {what} could not be used by this version.")
+        if digest.left_out is not None:
+            yield Concern(kind="left out", text=f"{letter}: {digest.left_out}")
 
 
 def _many(found: Sequence[Difference]) -> Iterator[Concern]:

@@ -139,8 +139,8 @@ class Digest:
     footer: Footer | None
     truncated: str | None
     """Why the recording ends early, as a sentence."""
-    skipped: int
-    """Records that this version could not use."""
+    left_out: str | None
+    """What of it could not be read, as a sentence. `None`: nothing."""
 
     def __getitem__(self, metric: type[Metric[T]]) -> T | None:
         """The value of a metric, with its type."""

@@ -33,6 +33,8 @@ class Exported(NamedTuple):
     """Rows by table; of a trace, its events."""
     truncated: str | None
     """Why the recording ended early. `None`: it did not."""
+    left_out: str | None
+    """What of it could not be read, as a sentence. `None`: nothing."""
 
 
 def export(reader: SessionReader, form: Form, path: Path, *, replace: bool = False) -> Exported:
@@ -57,7 +59,7 @@ def export(reader: SessionReader, form: Form, path: Path, *, replace: bool = Fal
             for record in reader:
                 extractor.write(record)
             extractor.end(reader.truncated)
-    return Exported(extractor.counts, reader.truncated)
+    return Exported(extractor.counts, reader.truncated, reader.left_out)
 
 
 def _trace(reader: SessionReader, path: Path, *, replace: bool) -> Exported:
@@ -76,4 +78,4 @@ def _trace(reader: SessionReader, path: Path, *, replace: bool) -> Exported:
                 tracer.write(record)
             tracer.end()
             file.finish()
-    return Exported({"events": file.n_events}, reader.truncated)
+    return Exported({"events": file.n_events}, reader.truncated, reader.left_out)

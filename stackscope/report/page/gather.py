@@ -70,6 +70,9 @@ class SessionFigures:
     events: tuple[Event, ...]
     """The last changes, loads, marks and refusals, oldest first, with what they did."""
     truncated: str | None
+    """Why it ended early. `None`: it did not."""
+    left_out: str | None
+    """What of it could not be read, as a sentence. `None`: nothing."""
 
     @property
     def marks(self) -> tuple[tuple[int, str], ...]:
@@ -166,4 +169,5 @@ def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
         anatomy=found.anatomy(),
         events=tuple(reversed(snapshot.events)),
         truncated=reader.truncated,
+        left_out=reader.left_out,
     )

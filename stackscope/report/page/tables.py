@@ -335,6 +335,8 @@ def notes(sessions: Sequence[SessionFigures]) -> tuple[str, ...]:
         who = f"{LETTERS[place]}: " if len(sessions) > 1 else ""
         if session.truncated is not None:
             found.append(f"{who}{session.truncated}")
+        if session.left_out is not None:
+            found.append(f"{who}{session.left_out}")
         if result[counts.InvalidOutputSteps]:
             found.append(f"{who}Acceptance was synthetic: times are real, the text is not the model's.")
         if result.epochs:
