@@ -8,6 +8,7 @@ import msgspec
 from rich.text import Text
 
 from stackscope import units
+from stackscope.analysis.live.explained import suggested
 from stackscope.report.layout import row
 
 if TYPE_CHECKING:
@@ -54,9 +55,13 @@ def _best(explanation: Explanation) -> tuple[Ranked, ...]:
 
 
 def _change(one: Ranked) -> list[str | Text]:
-    tokens = one.prediction.tokens
-    ratio = "" if tokens is None else units.change(tokens.value - 1, tokens.low - 1, tokens.high - 1)
-    return [Text(f"{one.label} {ratio}".strip(), style="bold"), one.prediction.reason.rstrip(".")]
+    """In the words of the verdict: what it gains, and what that costs the first token."""
+    made = suggested(one)
+    gain = units.change(made.predicted.value - 1, made.predicted.low - 1, made.predicted.high - 1)
+    told: list[str | Text] = [Text(f"{made.label} {gain}", style="bold")]
+    if made.price is not None:
+        told.append(Text(f"but TTFT {units.change(made.price.value - 1)}", style="yellow"))
+    return [*told, one.prediction.reason.rstrip(".")]
 
 
 def document(explanation: Explanation) -> dict[str, object]:

@@ -8,6 +8,10 @@ from functools import cache
 import pytest
 
 from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.live.explained import LEAST_PRICE
+from stackscope.analysis.whatif.candidates import Candidate
+from stackscope.analysis.whatif.ranking import Ranked, Ranking
+from stackscope.records import Estimate, Prediction
 from stackscope.report import explained
 from stackscope.tui import explained as screen
 from stackscope.tui.lines import plain
@@ -56,6 +60,24 @@ def test_what_would_help_comes_with_interval_and_reason() -> None:
     assert f"would help    {best.label} +" in shown
     assert "%" in shown
     assert "[" in shown
+
+
+@pytest.mark.parametrize(
+    ("ttft", "told"),
+    [(Estimate(1.5, 1.2, 1.9), "8 slots +10 % [3, 15] · but TTFT +50 % · Because"), (None, None),
+     (Estimate(1.3, LEAST_PRICE - 0.01, 1.6), None)],
+)  # fmt: skip
+def test_what_a_change_costs_the_first_token_is_said_as_the_verdict_says_it(
+    ttft: Estimate | None, told: str | None
+) -> None:
+    gain = Estimate(1.1, 1.03, 1.15)
+    prediction = Prediction(at_ns=0, changes={"slots": (4, 8)}, tokens=gain, ttft=ttft, reason="Because.")
+    ranked = Ranked(Candidate("slots", {"slots": 8}), prediction, gain, "8 slots")
+    shown = text(Explanation(ranking=Ranking((ranked,), ())))
+    assert "would help    8 slots +10 % [3, 15]" in shown
+    assert ("but TTFT" in shown) is (told is not None)
+    if told is not None:
+        assert told in shown
 
 
 def test_before_any_step_nothing_is_said() -> None:
