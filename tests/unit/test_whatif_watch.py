@@ -10,7 +10,7 @@ import pytest
 from stackscope.analysis.whatif.sampling import MOST_DECODING, MOST_MIXED, sample
 from stackscope.analysis.whatif.watch import MOST_STEPS, Watch
 from stackscope.analysis.whatif.working_point import WorkingPoint
-from stackscope.records import CacheCounters, ConfigEvent, Phases, PrefixShadow, TrafficEvent
+from stackscope.records import CacheCounters, ConfigEvent, Delay, Phases, PrefixShadow, TrafficEvent
 from tests.analysis_builders import MS, decode, prefill, request, step, verify
 from tests.unit.whatif_engine import Traffic, header
 from tests.unit.whatif_machine import CONFIG, MODEL, Machine, in_four_bits, pricing
@@ -104,6 +104,33 @@ def test_only_the_newest_steps_are_kept() -> None:
 def test_steps_that_are_no_example_are_left_out(change: dict[str, bool]) -> None:
     watch = watching(*[msgspec.structs.replace(one, **change) for one in steps(20)])
     assert watch.point(TIMES) == "Too few steps have run under this configuration to predict from."
+
+
+def test_steps_that_were_delayed_to_probe_a_cause_are_no_example_but_their_prompts_were_computed() -> None:
+    """Every third step takes 3 ms, 2 of which were added to it; among them one that computes half of a prompt."""
+    some = [one for one in steps(60) if all(work.phase != "prefill" for work in one.work)]
+    delay = {"phases": Phases(decode=3 * MS), "delay": Delay("decode", 2 * MS)}
+    probed = [msgspec.structs.replace(one, **(delay if n % 3 == 0 else {})) for n, one in enumerate(some)]
+    calm = [one for one in probed if one.delay is None]
+    point = point_of(watching(*probed))
+    assert (point.n_steps, point.gap_ns) == (len(calm), MS)
+    assert point.tokens_per_s == point_of(watching(*calm)).tokens_per_s
+    assert sum(one.weight for one in point.rounds) == len(calm)
+    first = msgspec.structs.replace(step(prefill(7, new=10, cached=0), n=0), **delay)
+    second = step(prefill(7, new=30, cached=10, outputs=1, emitted=1), n=1, start_ns=3 * MS)
+    [chunked] = sample([first, second], 16).figures["rounds"]
+    assert (chunked.chunks[0].new, chunked.chunks[0].computed, chunked.chunks[0].found) == (30, 40, 0)
+
+
+def test_a_step_in_which_the_engine_stood_still_is_no_example() -> None:
+    calm = steps(60)
+    stopped = msgspec.structs.replace(calm[30], phases=Phases(decode=300_000 * MS), slots_busy=4)
+    point, usual = point_of(watching(*calm[:30], stopped, *calm[31:])), point_of(watching(*calm))
+    assert point.n_steps == 59
+    assert point.tokens_per_s == pytest.approx(usual.tokens_per_s, rel=0.02)
+    assert point.slots_busy == pytest.approx(usual.slots_busy, rel=0.02)
+    slow = [msgspec.structs.replace(one, phases=Phases(decode=2_000 * MS)) for one in calm]
+    assert point_of(watching(*slow)).n_steps == 60
 
 
 def test_a_change_begins_anew() -> None:

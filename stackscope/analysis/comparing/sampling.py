@@ -54,7 +54,7 @@ class TermSample:
         if self._n_steps < _FITTED or self._n_stretches % _EVERY == 0:
             self._fit.add(steps)
         for step in steps[-self._n_steps % self._stride :: self._stride]:
-            if step.work and not step.aborted:
+            if step.work and not step.aborted and step.delay is None:
                 self._kept.append((Shape.of(step), step.phases.decode))
         self._n_steps += len(steps)
         while len(self._kept) > 2 * _MOST:

@@ -8,10 +8,11 @@ unexplained, and nothing that it measured enters any figure.
 from __future__ import annotations
 
 from statistics import median_low
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
+from stackscope.analysis.diagnosis.predicted import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.predicted import Sample
     from stackscope.records import StepRecord
 
+T = TypeVar("T")
+
 LEAST_NS: Final = 1_000_000_000
 """What is shorter is no stall: a window of seconds bears it."""
 TIMES: Final = 20.0
 """Times as long as at the pace of the other steps. Prompts whose cost the model has not learned yet stay below it."""
 MOST_OTHERS: Final = 16
-"""Steps that the pace is taken from."""
+"""Steps of either kind that the pace is taken from."""
 
 
 def is_suspect(step: StepRecord, end_ns: int) -> bool:
@@ -40,8 +43,8 @@ def find(
     `others` are shorter steps of the same seconds. `predict` gives the nanoseconds of a step on a calm machine. `None`:
     there is no model.
     """
-    known = [*suspects, *(others[:: -(-len(others) // MOST_OTHERS)] if others else ())]
-    predicted = None if predict is None else {one.n: max(1.0, predict(one)) for one in known}
+    known = [*_some(suspects), *_some(others)]
+    predicted = None if predict is None else {one.n: max(1.0, predict(one)) for one in (*suspects, *known)}
     found = {}
     for one in suspects:
         rest = [other for other in known if other.n != one.n]
@@ -49,6 +52,20 @@ def find(
         if usual is not None and one.duration_ns >= TIMES * usual:
             found[one.n] = Stall(one.n, one.duration_ns, usual)
     return found
+
+
+def running(steps: Sequence[StepRecord]) -> list[StepRecord]:
+    """Steps but for those that stalled, by their rows."""
+    suspects = [sampled(step) for step in steps if step.duration_ns >= LEAST_NS and is_suspect(step, step.end_ns)]
+    if not suspects:
+        return list(steps)
+    others = [sampled(step) for step in _some(steps) if step.work and step.duration_ns < LEAST_NS]
+    found = find(suspects, others, None)
+    return [step for step in steps if step.n not in found]
+
+
+def _some(every: Sequence[T]) -> Sequence[T]:
+    return every[:: -(-len(every) // MOST_OTHERS)] if every else ()
 
 
 def _by_model(one: Sample, rest: Sequence[Sample], predicted: Mapping[int, float]) -> float:

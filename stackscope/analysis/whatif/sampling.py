@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from stackscope.analysis.diagnosis.stalls import running
 from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.whatif.working_point import Chunk, Decoding, Round
 
@@ -41,9 +42,11 @@ def sample(steps: Sequence[StepRecord], block_tokens: int) -> Sample:
 
     Steps are put in the order of what they cost by, and cut into parts of equal size; the middle one of each stands for
     it. Where requests begin or end outside the steps, what is seen of their prompts is taken for all of them.
+    Steps that stalled, or were delayed to probe a cause, count for the prompts that they computed and nothing else.
     `block_tokens`: of the prefix cache.
     """
     prompts = _prompts(steps)
+    steps = running([step for step in steps if step.delay is None])
     plain: list[StepRecord] = []
     mixed: list[StepRecord] = []
     for step in steps:
