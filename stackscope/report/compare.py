@@ -31,7 +31,7 @@ def shown(comparison: Comparison, judged: Sequence[Judged], width: int) -> Text:
     for versus in comparison.versus:
         blocks += [
             [_verdict(versus, width)],
-            *([_concerns(versus, width)] if versus.concerns else []),
+            *([_concerns(versus, width)] if versus.untold else []),
             _figures(versus, width),
             _differences(versus, width),
             _moved(versus, width),
@@ -62,7 +62,7 @@ def _verdict(versus: Versus, width: int) -> Text:
 
 def _concerns(versus: Versus, width: int) -> list[Text]:
     lines = []
-    for concern in versus.concerns:
+    for concern in versus.untold:
         label, style = ("barrier", "bold yellow") if concern.is_barrier else ("note", "yellow")
         lines.append(row(label, [concern.text], width, style=style))
     return lines

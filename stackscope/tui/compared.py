@@ -44,7 +44,7 @@ def judged(found: Comparison, room: int, look: Look) -> tuple[Line, ...]:
     (versus,) = found.versus
     blocks = [
         [*wrapped(versus.sentence, room, VERDICTS[versus.verdict])],
-        [line for concern in versus.concerns for line in _concern(concern, room)],
+        [line for concern in versus.untold for line in _concern(concern, room)],
         _anatomy(found, room, look),
         [] if versus.moved is None else _moved(versus.moved, versus.letters, room),
         _figures(versus, room, look),

@@ -73,6 +73,14 @@ def test_it_looks_as_stored(name: str, width: int) -> None:
     assert shown == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_no_sentence_stands_there_twice(name: str) -> None:
+    comparison = compared(name)
+    words = " ".join(report.shown(comparison, [], 100).plain.split())
+    texts = [concern.text for versus in comparison.versus for concern in versus.concerns]
+    assert [text for text in texts if words.count(text) != 1] == []
+
+
 @pytest.mark.parametrize("width", [78, 80, 100])
 @pytest.mark.parametrize("name", RUNS)
 def test_lines_keep_to_the_width_without_trailing_spaces(name: str, width: int) -> None:

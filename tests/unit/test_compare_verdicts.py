@@ -162,6 +162,16 @@ def test_other_prompts_are_not_compared() -> None:
     assert not found.is_same_work
 
 
+def test_what_a_verdict_says_is_not_told_again_beside_it() -> None:
+    other = Run(work=1, noise=2, workload={"seed": 1})
+    found, anyway = versus(other), versus(other, anyway=True)
+    told = [one.text for one in found.concerns if one.is_barrier]
+    assert found.sentence.endswith(told[0])
+    assert [one.text for one in found.untold if one.is_barrier] == told[1:]
+    assert "not comparable" not in anyway.sentence
+    assert anyway.untold == anyway.concerns  # It is compared anyway: then nothing else says what speaks against it.
+
+
 @pytest.mark.parametrize("change", [{"concurrency": 8}, {"name": "code"}, {"prompt_tokens": {"mean": 96.0}}])
 def test_another_workload_is_not_compared(change: dict[str, object]) -> None:
     found = versus(Run(noise=2, workload=change))

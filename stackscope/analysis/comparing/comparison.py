@@ -87,6 +87,11 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
         """Nothing forbids a verdict."""
         return not any(concern.is_barrier for concern in self.concerns)
 
+    @property
+    def untold(self) -> tuple[Concern, ...]:
+        """Concerns that the sentence does not tell of already: what stands beside it."""
+        return tuple([one for one in self.concerns if not (one.is_barrier and self.sentence.endswith(one.text))])
+
     def __getitem__(self, name: str) -> Compared:
         """A figure of those that are shown. Raises `KeyError`."""
         for figure in self.figures:

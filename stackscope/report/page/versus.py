@@ -47,9 +47,7 @@ def _section(versus: Versus) -> Section:
 
 def _told(versus: Versus) -> Iterator[str]:
     yield versus.sentence
-    for concern in versus.concerns:
-        if not (concern.is_barrier and versus.sentence.endswith(concern.text)):
-            yield concern.text
+    yield from (concern.text for concern in versus.untold)
     if versus.moved is not None:
         yield f"Where the time of a step moved: {wording.sentence(versus.moved)}."
 
