@@ -121,10 +121,10 @@ def _verdict(snapshot: Snapshot, room: int, look: Look) -> list[Line]:
         share = "" if verdict.share is None else f"  {units.percent(verdict.share)} of wall time"
         lines.append((*_head(printable(verdict.name)), Span(share, "value"), Span(f"  {since}{before}", "label")))
         lines += wrapped(_sentence(verdict), room, "")
-        if snapshot.explanation is not None and verdict.basis == "explainer":
-            lines += explained.cause(snapshot.explanation, room, look)
-        elif verdict.rejected:
-            lines += wrapped(f"Not: {'; '.join(map(printable, verdict.rejected))}.", room)
+    if snapshot.explanation is not None and verdict.basis == "explainer":
+        lines += explained.cause(snapshot.explanation, room, look)
+    elif verdict.name is not None and verdict.rejected:
+        lines += wrapped(f"Not: {'; '.join(map(printable, verdict.rejected))}.", room)
     if verdict.basis == "phases":
         lines += wrapped(NO_EXPLAINER, room, "warning")
     return lines

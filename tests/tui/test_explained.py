@@ -10,6 +10,7 @@ import pytest
 
 from stackscope.analysis.diagnosis.responses import LEAST_PROBES, Response
 from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.live.explained import verdict
 from stackscope.analysis.scorecard import Outcome, score_of
 from stackscope.analysis.statistics import Interval
 from stackscope.records import Estimate
@@ -53,6 +54,21 @@ def test_a_cause_comes_with_evidence_bound_and_falsifier() -> None:
     assert "Without it a step would take" in shown
     assert "It is wrong if: Without speculation tokens do not come faster." in shown
     assert "What it is not, and why" in shown
+
+
+def test_what_has_to_be_said_beside_a_verdict_is_said_where_nothing_is_named_too() -> None:
+    """As of a stall: then nothing is named, and what it was must be told all the same."""
+    known = named("weight bandwidth")
+    assert known.explanation is not None
+    note = "a step stalled: it took 62.0 s where 22.1 ms is usual"
+    naming = msgspec.structs.replace(
+        known.explanation.naming, name=None, finding=None, sentence="stalled for 96.8 % of the time", notes=(note,)
+    )
+    explanation = msgspec.structs.replace(known.explanation, naming=naming)
+    shown = text(msgspec.structs.replace(known, explanation=explanation, verdict=verdict(explanation)))
+    assert "Nothing is named" in shown
+    assert "Stalled for 96.8 % of the time." in shown
+    assert f"A{note[1:]}." in shown
 
 
 def test_all_of_the_time_is_accounted_for() -> None:
