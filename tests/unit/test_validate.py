@@ -326,6 +326,9 @@ def test_what_is_there_is_scored_and_the_rest_is_unknown(tmp_path: Path) -> None
     by_name = {row.name: row for row in scored.rows}
     assert by_name["step time, in range: median error"].found == figures.UNKNOWN
     assert by_name["placebos: false alarms"].found.n == 1
+    for what in ("step time", "toggles"):
+        held = by_name[f"{what}: 90 % intervals hold"]
+        assert (held.at_least, held.at_most) == (0.80, 0.97)
     [tau] = [row for name, row in by_name.items() if name.startswith("τ at another length")]
     assert tau.found.value == pytest.approx(0.0, abs=1e-9)
     assert tau.is_met
