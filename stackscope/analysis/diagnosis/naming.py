@@ -122,7 +122,8 @@ def _too_early(evidence: Evidence) -> str | None:
     if evidence.times.wall <= 0.0:
         return "no step has run in the last seconds"
     if evidence.forwards < LEAST_FORWARDS and evidence.times.idle < MOST_IDLE * evidence.times.wall:
-        return f"{units.counted(evidence.forwards, 'forward')} so far, too few to name anything"
+        so_far = "beside a stall" if evidence.stalls else "so far"
+        return f"{units.counted(evidence.forwards, 'forward')} {so_far}, too few to name anything"
     if evidence.settling > MOST_SETTLING:
         return "the after-effects of a change are still being paid"
     return None
