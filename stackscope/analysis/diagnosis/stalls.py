@@ -92,6 +92,6 @@ def sentence(stalls: Sequence[Stall]) -> str | None:
         f"{units.counted(len(stalls), 'step')} stalled, one for {took}"
     )  # fmt: skip
     return (
-        f"{what} where {usual} is usual, as when the process is stopped, the machine suspended or a disk slow; its time "
-        "is unexplained"
+        f"{what} where {usual} is usual, as when the process is stopped, the machine suspended or a disk slow; "
+        "its time is unexplained"
     )
