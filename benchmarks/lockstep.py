@@ -136,7 +136,7 @@ class Lockstep:
         offered, self._waiting = self._waiting, []
         return offered
 
-    def finished(self, job_id: int, output: Sequence[int]) -> None:
+    def finished(self, job_id: int, output: Sequence[int], **_: object) -> None:
         self._outputs[job_id] = output
         if len(self._outputs) == self._ask.batch:
             checksum = digest([self._outputs[job] for job in sorted(self._outputs)])

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from stackscope.engine.backend import Backend
     from stackscope.engine.batching import Rows
-    from stackscope.engine.requests import Requests
     from stackscope.engine.sequence import Sequence
     from stackscope.records import AnyRecord
     from stackscope.toggles import EngineConfig
@@ -74,19 +73,19 @@ class Aside:
         if self.shadows is not None:
             self._admitted += [Admission(s, s.slot, s.n, s.prefilled) for s in sequences]
 
-    def observe(
-        self, rows: Rows, requests: Requests, *, now_ns: int, preempted: int, epoch: int
-    ) -> tuple[AnyRecord, ...]:
-        """Look on at the end of a step, at `now_ns`. `rows` are those of the forward, already committed."""
-        has_ended = requests.has_ended or preempted > 0
-        is_plain = not (self._admitted or rows.has_prefill or has_ended)
-        if is_plain and self._looked_ns is not None and now_ns - self._looked_ns < LOOK_NS:
-            return self._take() if self._records else ()
+    def is_due(self, rows: Rows, now_ns: int, *, has_ended: bool) -> bool:
+        """Whether there is something to look at, at the end of a step. `has_ended`: a request has left its slot."""
+        if self._admitted or rows.has_prefill or has_ended or self._records:
+            return True
+        return self._looked_ns is None or now_ns - self._looked_ns >= LOOK_NS
+
+    def observe(self, rows: Rows, running: Many[Sequence], *, has_ended: bool, epoch: int) -> tuple[AnyRecord, ...]:
+        """Look on at the end of a step. `rows` are those of the forward, already committed."""
+        self._looked_ns = now_ns = self._clocks.wall()
         shadows = self.shadows
         if shadows is not None:
-            self._looked_ns = now_ns
             prefilled = [e.sequence for e in rows.entries if e.phase == "prefill" and e.outputs > 0]
-            records = shadows.observe(self._admitted, prefilled, requests.running, has_ended=has_ended, epoch=epoch)
+            records = shadows.observe(self._admitted, prefilled, running, has_ended=has_ended, epoch=epoch)
             if self._admitted:
                 self._admitted = []
             if records:

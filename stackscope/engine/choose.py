@@ -105,7 +105,8 @@ class Chooser:
                     entry.emitted = [*draft[:kept], choices[first + kept]]
             else:
                 self._sample(entry, logits)
-            self._clip(entry)
+            if draft:  # A single token always has room.
+                self._clip(entry)
 
     def _sample(self, entry: Entry, logits: NDArray[np.float32]) -> None:
         sequence = entry.sequence

@@ -41,13 +41,18 @@ class Delays:
         self._usual_ns = 0.0
         self._armed: Delay | None = None
 
+    def switch(self, watch: Stopwatch, *, is_on: bool) -> None:
+        """Begin or stop, between two steps."""
+        self.is_on = is_on
+        if not is_on and self._armed is not None:
+            watch.disarm()
+            self._armed = None
+
     def arm(self, watch: Stopwatch, *, is_drafting: bool) -> None:
         """Have the step that has just begun be delayed, if it is time for that."""
         if self._armed is not None:  # There was nothing to do in the step that was to have it.
             watch.disarm()
             self._armed = None
-        if not self.is_on:
-            return
         now_ns = watch.last_ns
         if self._due_ns is None:
             self._due_ns = now_ns + PERIOD_NS
@@ -62,8 +67,6 @@ class Delays:
 
     def take(self, watch: Stopwatch, work: Sequence[SlotWork]) -> Delay | None:
         """What the step that ends now was delayed by."""
-        if not self.is_on:
-            return None
         if work and all(one.phase != "prefill" for one in work):
             spent = watch.last_ns - watch.start_ns
             self._usual_ns += (spent - self._usual_ns) * (_WEIGHT if self._usual_ns else 1.0)

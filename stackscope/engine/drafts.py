@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stackscope.engine.llama import Context
     from stackscope.engine.memory import Memory
     from stackscope.engine.residents import Residents
+    from stackscope.engine.scheduler import Plan
     from stackscope.engine.sequence import Sequence
     from stackscope.records import Ubatch
     from stackscope.toggles import EngineConfig
@@ -58,6 +59,9 @@ class Drafted(NamedTuple):
     aborted: bool = False
 
 
+NOT_DRAFTED: Final = Drafted()
+
+
 def wish(running: list[Sequence], config: EngineConfig) -> None:
     """Decide how many tokens each decoding sequence should have drafted: never past its limit."""
     n_decoding = sum([s.is_decoding for s in running])
@@ -77,6 +81,14 @@ class DraftSource(Protocol):
 
     def propose(self, wants: list[Want], keep_up: list[KeepUp], rows: int) -> Drafted:
         """Draft at most `want.n` tokens for each; `rows` bounds what is fed to catch up."""
+
+
+def ask(source: DraftSource, plan: Plan, running: list[Sequence], token_budget: int) -> Drafted:
+    """Have a source draft what the plan allows each decoding sequence, and keep up with those that prefill."""
+    by_slot = {s.slot: s for s in running}
+    wants = [Want(by_slot[slot], n) for slot, n in plan.decode]
+    keep_up = [KeepUp(by_slot[slot], by_slot[slot].kv + n) for slot, n in plan.prefill]
+    return source.propose(wants, keep_up, token_budget)
 
 
 class NgramDrafts:

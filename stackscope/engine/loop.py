@@ -17,7 +17,7 @@ from stackscope.engine.backend import Backend
 from stackscope.engine.batching import Rows
 from stackscope.engine.choose import Chooser
 from stackscope.engine.delays import Delays
-from stackscope.engine.drafts import Drafted, KeepUp, Want, draft_source, wish
+from stackscope.engine.drafts import NOT_DRAFTED, ask, draft_source, wish
 from stackscope.engine.llama import DecodeStatus, devices, library_description, start_library
 from stackscope.engine.openmp import usable_cores
 from stackscope.engine.requests import Requests, problem_of
@@ -32,6 +32,7 @@ from stackscope.records import StepRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stackscope.engine.drafts import Drafted
     from stackscope.engine.scheduler import Plan
     from stackscope.records import AnyRecord, ConfigEvent, FinishReason, ModelSummary
     from stackscope.toggles import EngineConfig
@@ -183,7 +184,7 @@ class Engine:
         self._chooser = Chooser(self.vocabulary.is_end, config.seed)
         self._source = draft_source(config, backend, self._residents)
         self._aside.install(backend, config)
-        self._delays.is_on = config.causal_probes
+        self._delays.switch(self._watch, is_on=config.causal_probes)
         self._governor = None if backend.can_abort else BudgetGovernor()
         self._cursor = -1
         for sequence in list(self._requests):
@@ -199,7 +200,7 @@ class Engine:
         """Bring a configuration into force that differs in live settings only."""
         before, self.config = self.config, config
         self._aside.reconfigure(config, self.epoch)
-        self._delays.is_on = config.causal_probes
+        self._delays.switch(self._watch, is_on=config.causal_probes)
         if config.threads != before.threads:
             self.backend.set_threads(config.threads)
         if config.seed != before.seed:
@@ -242,26 +243,26 @@ class Engine:
         """Run one step. `None`: there was nothing to do. Raises `EngineError` when the library failed."""
         watch = self._watch
         watch.begin(self._resume_ns)
-        self._delays.arm(watch, is_drafting=self._source is not None)
-        admitted = self._requests.admit(
-            self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
-        )
-        if admitted:
-            self._aside.admitted(admitted)
-        watch.lap(stopwatch.ADMIT)
-        if self._requests.has_ended:  # Cancelled or refused: said before a forward, which may take seconds.
-            return self._turn(Rows(), Drafted(), 0, None)
-        if not self._requests.running:
+        requests = self._requests
+        if self._delays.is_on:
+            self._delays.arm(watch, is_drafting=self._source is not None)
+        if requests.queue:
+            self._admit()
+        if requests.finished:  # Cancelled or refused: said before a forward, which may take seconds.
+            return self._turn(Rows(), NOT_DRAFTED, 0, None)
+        if not requests.running:
             self._resume_ns = None
             return None
         plan, preempted = self._plan()
-        watch.lap(stopwatch.BUILD)
-        drafted = self._draft(plan)
-        watch.lap(stopwatch.DRAFT)
+        drafted = NOT_DRAFTED
+        if self._source is not None:
+            watch.lap(stopwatch.BUILD)
+            drafted = ask(self._source, plan, requests.running, self.config.token_budget)
+            watch.lap(stopwatch.DRAFT)
         if drafted.aborted:
             self.backend.abort.lower()
             return self._turn(Rows(), drafted, preempted, None, aborted=True)
-        rows = batching.fill_plan(self.backend.target.batch, self._requests.running, plan)
+        rows = batching.fill_plan(self.backend.target.batch, requests.running, plan)
         watch.lap(stopwatch.BUILD)
         if rows.n == 0:
             return self._turn(rows, drafted, preempted, None)
@@ -277,14 +278,22 @@ class Engine:
             logits = self.backend.target.logits(rows.n_outputs)
             self._chooser.choose(rows.entries, logits, self.config.synthetic_acceptance)
         watch.lap(stopwatch.SAMPLE)
-        texts = self._requests.texts
         ends = outcome.emit(
-            rows, self.vocabulary, texts, is_read=self.text_is_read, step=self._n_steps, at_ns=watch.last_ns
+            rows, self.vocabulary, requests.texts, is_read=self.text_is_read, step=self._n_steps, at_ns=watch.last_ns
         )
         watch.lap(stopwatch.EMIT)
         self._commit(rows, ends)
         watch.lap(stopwatch.COMMIT)
         return self._turn(rows, drafted, preempted, cpu_ns)
+
+    def _admit(self) -> None:
+        watch = self._watch
+        admitted = self._requests.admit(
+            self._residents, slots=self.config.slots, n_slots=self.backend.size.slots_max, now_ns=watch.last_ns
+        )
+        if admitted:
+            self._aside.admitted(admitted)
+        watch.lap(stopwatch.ADMIT)
 
     def _plan(self) -> tuple[Plan, int]:
         """What each running sequence may feed, after making room for it; pre-empts the youngest where none is left."""
@@ -311,15 +320,6 @@ class Engine:
     def _preempt(self, victim: Sequence) -> None:
         victim.n_preempted += 1
         self._requests.put_back(victim, self._residents)
-
-    def _draft(self, plan: Plan) -> Drafted:
-        """Ask the draft source for what the plan allows each decoding sequence."""
-        if self._source is None:
-            return Drafted()
-        by_slot = {s.slot: s for s in self._requests.running}
-        wants = [Want(by_slot[slot], n) for slot, n in plan.decode]
-        keep_up = [KeepUp(by_slot[slot], by_slot[slot].kv + n) for slot, n in plan.prefill]
-        return self._source.propose(wants, keep_up, self.config.token_budget)
 
     def _forward(self, rows: Rows) -> tuple[int, int | None]:
         """(status, CPU time of the process) of the forward; makes room once if the cache says there is none."""
@@ -352,14 +352,14 @@ class Engine:
         return 1
 
     def _commit(self, rows: Rows, ends: list[FinishReason | None]) -> None:
-        memory = self.backend.memory
+        memory, residents = self.backend.memory, self._residents
         for entry, end in zip(rows.entries, ends, strict=True):
             outcome.commit(entry, memory)
+            is_prefilled = entry.phase == "prefill" and entry.outputs > 0
             if end is not None:
                 self._end(entry.sequence, end)
-            else:
-                is_prefilled = entry.phase == "prefill" and entry.outputs > 0
-                self._residents.remember_progress(entry.sequence, is_prefilled=is_prefilled)
+            elif is_prefilled or residents.is_windowed:
+                residents.remember_progress(entry.sequence, is_prefilled=is_prefilled)
 
     def _turn(self, rows: Rows, drafted: Drafted, preempted: int, cpu_ns: int | None, *, aborted: bool = False) -> Turn:
         """Close the step: its record, and everything it produced."""
@@ -369,9 +369,12 @@ class Engine:
         ubatches = batching.passes(rows, self.backend.target.batch, size.n_ubatch, is_unified=size.is_unified)
         cache = self._residents.take_counters()
         kv_cells = self._residents.cells_used(self._requests.running)
-        watch.lap(stopwatch.OTHER)
-        aside = self._aside.observe(rows, self._requests, now_ns=watch.last_ns, preempted=preempted, epoch=self.epoch)
-        watch.lap(stopwatch.SHADOW)
+        aside: tuple[AnyRecord, ...] = ()
+        has_ended = preempted > 0 or len(self._requests.finished) > 0
+        if self._aside.is_due(rows, watch.last_ns, has_ended=has_ended):
+            watch.lap(stopwatch.OTHER)
+            aside = self._aside.observe(rows, self._requests.running, has_ended=has_ended, epoch=self.epoch)
+            watch.lap(stopwatch.SHADOW)
         step = StepRecord(
             n=self._n_steps,
             start_ns=watch.start_ns,
@@ -389,7 +392,7 @@ class Engine:
             aborted=aborted,
             settling=drafted.settling,
             invalid_output=self.config.synthetic_acceptance is not None,
-            delay=self._delays.take(watch, work),
+            delay=self._delays.take(watch, work) if self._delays.is_on else None,
             epoch=self.epoch,
         )
         self._n_steps += 1

@@ -37,7 +37,8 @@ class Requests:
         self.running: list[Sequence] = []
         """In the order of admission: the last is the youngest."""
         self._n_admissions = 0
-        self._finished: list[RequestRecord] = []
+        self.finished: list[RequestRecord] = []
+        """Records of what has ended since the last `take`."""
         self._answers: list[Answer] = []
         self.texts: list[TextDelta] = []
 
@@ -109,15 +110,13 @@ class Requests:
         """Hand out the record of a request that is in neither list."""
         sequence.slot = -1
         sequence.is_over = True
-        self._finished.append(sequence.record(at_ns=at_ns, reason=reason, error=error))
+        self.finished.append(sequence.record(at_ns=at_ns, reason=reason, error=error))
         self._answers.append(Answer(sequence.job.id, tuple(sequence.tokens[sequence.n_prompt : sequence.n].tolist())))
-
-    @property
-    def has_ended(self) -> bool:
-        return bool(self._finished)
 
     def take(self) -> tuple[tuple[RequestRecord, ...], tuple[Answer, ...], tuple[TextDelta, ...]]:
         """What ended and what was said since the last call."""
-        taken = tuple(self._finished), tuple(self._answers), tuple(self.texts)
-        self._finished, self._answers, self.texts = [], [], []
+        if not self.finished and not self.texts:
+            return (), (), ()
+        taken = tuple(self.finished), tuple(self._answers), tuple(self.texts)
+        self.finished, self._answers, self.texts = [], [], []
         return taken

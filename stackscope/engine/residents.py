@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.engine.prefix_cache import Divergence, PrefixCache
 from stackscope.engine.scheduler import Plan, SlotView, admissions, plan_step
+from stackscope.engine.sequence import are_plain
 from stackscope.engine.sizing import smallest_window
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Residents:
         """Where the last prompt left what was cached."""
         return self.cache.last_divergence
 
+    @property
+    def is_windowed(self) -> bool:
+        """Running requests are to be offered to the cache as they grow (`remember_progress`)."""
+        return self._window is not None
+
     # Room
 
     def cells_used(self, running: Many[Sequence]) -> int:
@@ -91,18 +97,16 @@ class Residents:
         need = sequence.n + 1 - hit
         return admissions([need], free_slots=1, free_cells=free, n_running=len(running), owed_cells=owed) == 1
 
-    def plan(self, running: Many[Sequence], token_budget: int, cursor: int) -> tuple[Plan, int | None]:
+    def plan(self, running: list[Sequence], token_budget: int, cursor: int) -> tuple[Plan, int | None]:
         """The next forward's rows, after evicting what it needs room for, and the slot that must give way, if any.
 
         A lone sequence that must give way has filled the context.
         """
         free = self.free_cells(running)
-        if len(running) <= token_budget and (free is None or len(running) <= free):
-            is_plain = [s.is_decoding and s.want == 0 for s in running]
-            if all(is_plain):
-                # One row for each: most steps are like that, and this is what `plan_step` answers, in a third of the
-                # time.
-                return Plan([(s.slot, 0) for s in running], [], cursor=cursor), None
+        n = len(running)
+        if n <= token_budget and (free is None or n <= free) and are_plain(running):
+            # One row for each: most steps are like that, and this is what `plan_step` answers, in a third of the time.
+            return Plan([(s.slot, 0) for s in running], [], cursor=cursor), None
         views = [
             SlotView(s.slot, s.order, s.n - s.kv, True, s.want)
             if s.is_decoding

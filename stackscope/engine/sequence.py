@@ -165,3 +165,11 @@ class Sequence:
             prompt=self.job.prompt_text if text is not None else None,
             output="".join(text) if text is not None else None,
         )
+
+
+def are_plain(sequences: list[Sequence]) -> bool:
+    """Whether all of them decode (as `is_decoding` has it) and none wants drafts; without a call for each."""
+    for s in sequences:  # noqa: SIM110 - a generator's frame takes as long as one more sequence.
+        if s.n - s.kv != 1 or s.n <= s.n_prompt or s.want != 0:
+            return False
+    return True

@@ -62,6 +62,8 @@ class Worker:
         self._now = clock
         self._shows_text = engine.text_is_read = False
         self._n_noted = 0
+        self._offer_ns: int | None = 0
+        """When the traffic is to be asked for jobs again. `None`: once a request has ended or a command has come."""
         self._is_draining = False
         self._is_quitting = False
 
@@ -73,11 +75,13 @@ class Worker:
         commands = list(early)
         self._traffic.start(self._now())
         while True:
-            for command in commands:
-                self._obey(command)
+            if commands:
+                self._offer_ns = 0
+                for command in commands:
+                    self._obey(command)
             if self._is_quitting:
                 break
-            if not self._is_draining:
+            if self._offer_ns is not None and not self._is_draining:
                 self._offer()
             if self._inbox.begin_step(self._engine.interrupt):
                 try:
@@ -90,6 +94,7 @@ class Worker:
                     break
                 else:
                     commands = self._rest()
+                    self._offer_ns = 0
                     continue
             commands = self._inbox.take()
         self._outbox.record(*self._engine.drain("cancelled"))
@@ -106,7 +111,12 @@ class Worker:
 
     def _offer(self) -> None:
         """Submit what is due, and pass on what the traffic has to say about it."""
-        jobs = self._traffic.due(self._now(), self._engine.in_flight)
+        now = self._now()
+        assert self._offer_ns is not None
+        if now < self._offer_ns:
+            return
+        jobs = self._traffic.due(now, self._engine.in_flight)
+        self._offer_ns = self._traffic.next_arrival_ns()
         for job in jobs:
             self._engine.submit(job)
         if jobs and len(self._traffic.notes) > self._n_noted:
@@ -125,8 +135,11 @@ class Worker:
     def _deliver(self, turn: Turn) -> None:
         outbox = self._outbox
         outbox.record(turn.step, *turn.finished, *turn.aside)
-        for answer in turn.answers:
-            self._traffic.finished(answer.request, answer.tokens)
+        if turn.answers:
+            self._offer_ns = 0
+            now = self._now()
+            for answer in turn.answers:
+                self._traffic.finished(answer.request, answer.tokens, now_ns=now)
         if self._shows_text and turn.texts:
             outbox.show(turn.texts)
         if outbox.flush_if_due():

@@ -157,11 +157,13 @@ class Traffic:
                 raise
         return jobs
 
-    def finished(self, job_id: int, output: Sequence[int]) -> None:
+    def finished(self, job_id: int, output: Sequence[int], *, now_ns: int | None = None) -> None:
         """Take note of a finished job and its answer, of whatever length; cancelled and failed ones too.
 
-        Each job that `due` handed out must be reported once. Raises ValueError for any other.
+        Each job that `due` handed out must be reported once. `now_ns`: when it finished; `None`: at the last `due`.
+        Raises ValueError for any other.
         """
+        self._now_ns = max(self._now_ns, self._now_ns if now_ns is None else now_ns)
         one = self._busy.pop(job_id, None)
         if one is None:
             raise ValueError(f"job {job_id} is not in flight")

@@ -231,7 +231,7 @@ class Fuzz:
         self.kinds[event.kind] += 1
         assert engine.config == (before if event.kind == "refused" else wanted), event
         assert event.epoch == engine.epoch == self.kinds["live"] + self.kinds["rebuild"]
-        ended = {record.id for record in engine._requests._finished}
+        ended = {record.id for record in engine._requests.finished}
         assert {s.job.id for s in engine._requests} | ended >= in_flight
         if event.kind == "rebuild" or engine.backend.target is not self.target_cells._context:
             self._watch_cells()

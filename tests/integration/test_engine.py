@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackscope.engine.stopwatch import EVERY
 from stackscope.records import RequestRecord
 from tests.integration.harness import Forcing, finish, job, lab_config, open_engine, run_jobs, turns
 
@@ -169,7 +170,8 @@ def test_every_token_is_in_exactly_one_step_and_the_steps_tile_the_time(engine: 
     for step in run.steps:
         assert step.rows <= 256
         assert step.phases.total == step.duration_ns
-        assert step.cpu_ns is not None
+    is_read = [step.cpu_ns is not None for step in run.steps]
+    assert all(any(is_read[i : i + EVERY]) for i in range(len(is_read) - EVERY))
 
 
 def test_logit_rows_are_asked_for_only_where_they_are_needed() -> None:

@@ -330,8 +330,9 @@ class FakeTraffic:
         """With `truncate`, one about each of the first two jobs."""
         return tuple(f"Job {n} was shortened." for n in range(min(self._n_offered, 2)) if self._spec.truncate)
 
-    def finished(self, job_id: int, output: Sequence[int]) -> None:
+    def finished(self, job_id: int, output: Sequence[int], *, now_ns: int | None = None) -> None:
         assert len(output) <= self._max_tokens
+        assert now_ns is not None
         self._open.remove(job_id)
 
     def next_arrival_ns(self) -> int | None:

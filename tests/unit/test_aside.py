@@ -26,15 +26,18 @@ class Loop:
 
     def __init__(self) -> None:
         self.onlooker = Onlooker()
-        self.aside = Aside(lambda: 0)
+        self.now_ns = 0
+        self.aside = Aside(lambda: self.now_ns)
         self.aside.shadows = self.onlooker  # type: ignore[assignment]
 
-    def step(self, now_ns: int, *, prefill: bool = False, ended: bool = False, preempted: int = 0) -> int:
+    def step(self, now_ns: int, *, prefill: bool = False, ended: bool = False) -> int:
         """Records that came of it."""
+        self.now_ns = now_ns
         rows = Rows()
         rows.has_prefill = prefill
-        requests: Any = SimpleNamespace(has_ended=ended, running=[])
-        return len(self.aside.observe(rows, requests, now_ns=now_ns, preempted=preempted, epoch=0))
+        if not self.aside.is_due(rows, now_ns, has_ended=ended):
+            return 0
+        return len(self.aside.observe(rows, [], has_ended=ended, epoch=0))
 
 
 def test_plain_steps_are_looked_at_once_a_millisecond() -> None:
@@ -48,9 +51,8 @@ def test_what_happens_is_looked_at_in_its_own_step() -> None:
     loop.step(0)
     assert loop.step(1, prefill=True) == 1
     assert loop.step(2, ended=True) == 1
-    assert loop.step(3, preempted=1) == 1
-    assert [look["has_ended"] for look in loop.onlooker.looks] == [False, False, True, True]
-    assert loop.step(4) == 0
+    assert [look["has_ended"] for look in loop.onlooker.looks] == [False, False, True]
+    assert loop.step(3) == 0
 
 
 def test_the_admitted_are_shown_once() -> None:

@@ -33,19 +33,20 @@ class Loop:
         self.clock = Clock()
         self.watch = Stopwatch(self.clock)
         self.delays = Delays()
-        self.delays.is_on = True
+        self.delays.switch(self.watch, is_on=True)
 
     def step(
         self, ns: int = STEP_NS, work: tuple[SlotWork, ...] = DECODING, *, is_drafting: bool = False
     ) -> tuple[Delay | None, int]:
         """What a step was delayed by, and how long it took."""
         self.watch.begin(None)
-        self.delays.arm(self.watch, is_drafting=is_drafting)
+        if self.delays.is_on:
+            self.delays.arm(self.watch, is_drafting=is_drafting)
         for phase in LAPS:
             if phase == stopwatch.DECODE:
                 self.clock.ns += ns
             self.watch.lap(phase)
-        delay = self.delays.take(self.watch, work)
+        delay = self.delays.take(self.watch, work) if self.delays.is_on else None
         assert self.watch.phases().total == self.watch.last_ns - self.watch.start_ns
         return delay, self.watch.phases().total
 
@@ -103,7 +104,7 @@ def test_switched_off_nothing_is_delayed_even_if_a_step_was_to_be() -> None:
     loop.clock.ns += 2 * PERIOD_NS
     loop.watch.begin(None)
     loop.delays.arm(loop.watch, is_drafting=False)  # And then there is nothing to do.
-    loop.delays.is_on = False
+    loop.delays.switch(loop.watch, is_on=False)
     delay, took = loop.step()
     assert delay is None
     assert took < STEP_NS + 10_000

@@ -242,6 +242,14 @@ def test_an_arrival_waits_for_the_only_turns_that_are_left() -> None:
     assert (job.id, job.arrived_ns) == (1, 5 * SECOND)
 
 
+def test_a_turn_arrives_no_sooner_than_the_answer_before_it() -> None:
+    run = chat(rate=1.0, arrivals="uniform", concurrency=1, requests=3)
+    run.due(1 * SECOND, 0)
+    run.finished(0, [65], now_ns=4 * SECOND)  # Nobody had asked for jobs meanwhile.
+    (job,) = run.due(5 * SECOND, 0)
+    assert job.arrived_ns == 4 * SECOND
+
+
 def test_an_open_loop_keeps_as_many_conversations_open_as_it_is_told() -> None:
     run = chat(rate=1.0, arrivals="uniform", concurrency=2)
     order = []
