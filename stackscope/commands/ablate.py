@@ -12,16 +12,18 @@ import msgspec
 
 from stackscope import config as settings
 from stackscope.commands.experiment_judge import judged_by
-from stackscope.commands.experiment_models import teller, weights_finder, with_target
+from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_progress import ExperimentProgress
 from stackscope.commands.experiment_reports import ABLATION, ablation_report
 from stackscope.commands.experiment_traffic import DEFAULTS, QUICK_REQUESTS, REQUESTS, with_lengths
-from stackscope.commands.interrupts import SIGNALLED, Interrupts
-from stackscope.errors import StackscopeError, UsageError
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, kept_in, told_when_interrupted
+from stackscope.engine.allowances import Allowances
+from stackscope.engine.openmp import usable_cores
+from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
 from stackscope.experiments import effects
 from stackscope.experiments import effects_explained as explained
 from stackscope.experiments.blocks import conduct
-from stackscope.experiments.cells import parse_factors
+from stackscope.experiments.cells import masks, parse_factors
 from stackscope.experiments.plan import (
     MOST_BLOCKS,
     QUICK_BLOCKS,
@@ -40,7 +42,7 @@ from stackscope.session.paths import recording_folder, recording_name
 from stackscope.workload import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from stackscope.experiments.state import CellRun
     from stackscope.toggles import EngineConfig
@@ -74,7 +76,7 @@ class AblateOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | None = None) -> int:
     """Run the ablation, or what is missing of it, print what it shows; the exit status. Raises `StackscopeError`."""
-    say = teller(is_quiet=asked.json)
+    maker = ModelMaker(teller(is_quiet=asked.json))
     is_alone = (
         asked.folder is not None
         and not any(
@@ -82,17 +84,32 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
         )
         and not (asked.is_full or asked.is_quick or not asked.has_quality)
     )
-    plan = None if is_alone else plan_of(given, asked, config=config, say=say)
+    plan = None if is_alone else plan_of(given, asked, config=config, maker=maker)
     folder = asked.folder or _new_folder(plan)
+    if plan is not None:
+        StateFile.refuse_other(folder, KIND, plan)
+        _require_cells(plan)  # as far as it can be told from the models that there are
+        maker.make()
+        _require_cells(plan)
     with StateFile.open(folder, KIND, plan) as state:
         plan = msgspec.convert(state.plan, Plan)
-        return _Conducted(plan, state, folder, is_json=asked.json).run()
+        with told_when_interrupted(kept_in(folder, "ablate")):
+            return _Conducted(plan, state, folder, is_json=asked.json).run()
 
 
-def plan_of(
-    given: Mapping[str, object], asked: AblateOptions, *, config: Path | None, say: Callable[[str], None]
-) -> Plan:
-    """The plan for what was asked; models that it needs are made. Raises `StackscopeError`."""
+def _require_cells(plan: Plan) -> None:
+    """Raise `ToggleRefusedError` for a cell that is known not to run: a block takes all of them."""
+    configs = [plan.config(cell) for cell in plan.cells]
+    # The engine leaves out a prefix cache that a model cannot have.
+    bare = [msgspec.structs.replace(config, prefix_cache=False) for config in configs]
+    rules = Allowances(usable_cores())
+    refused = explained.refusals_of(configs, rules)
+    for place in explained.refusals_of(bare, rules):
+        raise ToggleRefusedError(f"{plan.label(plan.cells[place])}: {refused[place]}")
+
+
+def plan_of(given: Mapping[str, object], asked: AblateOptions, *, config: Path | None, maker: ModelMaker) -> Plan:
+    """The plan for what was asked; `maker` knows then which models it needs. Raises `StackscopeError`."""
     options = settings.resolve(
         given,
         config=config,
@@ -103,11 +120,13 @@ def plan_of(
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     service = options.limits.service
-    base = with_target(options.engine, say)
+    base = maker.with_target(options.engine)
     texts = _factor_texts(options.engine, base) if asked.factors is None else asked.factors.split(",")
+    factors = parse_factors(texts, base, partial(maker.weights, base.model))
+    masks(len(factors), is_full=asked.is_full)
     return Plan(
         base=base,
-        factors=parse_factors(texts, base, weights_finder(base.model, say)),
+        factors=factors,
         is_full=asked.is_full,
         workload=workload,
         limits=Limits(ttft_ns=service.ttft_ns, tpot_ns=service.tpot_ns),
@@ -172,7 +191,8 @@ class _Conducted:
                 progress=lambda standing: progress.take(standing, plan.label(standing.cell)),
             )
         if plan.has_quality and not self._is_stopping():
-            self._judge()
+            with self._interrupts:
+                self._judge()
         self._report()
         received = self._interrupts.received
         return 0 if received is None else SIGNALLED + received

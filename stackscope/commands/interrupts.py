@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import FrameType, TracebackType
 
 SIGNALLED: Final = 128
 """Exit status after a signal, as shells count: this and its number."""
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def told_when_interrupted(text: str) -> Iterator[None]:
+    """Say on standard error, when Ctrl-C ends the block, what became of what it did."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"stackscope: interrupted: {text}", file=sys.stderr)
+        raise
+
+
+def kept_in(folder: Path, kind: str) -> str:
+    """What becomes of an experiment that is interrupted, and how to go on with it."""
+    return f"finished runs are kept. Go on with them: stackscope {kind} --folder {shlex.quote(str(folder))}"
 
 
 class Interrupts:

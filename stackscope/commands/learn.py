@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from stackscope import __version__
-from stackscope.commands.experiment_models import inflated_target, teller, weights_finder
+from stackscope.commands.experiment_models import ModelMaker, require_models, teller
 from stackscope.commands.experiment_progress import ExperimentProgress, left
-from stackscope.commands.interrupts import SIGNALLED, Interrupts
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, told_when_interrupted
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import UsageError
 from stackscope.experiments.lessons import record as records
@@ -56,28 +56,29 @@ class LearnOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LessonModels:
-    """The files of a lesson, made when they are asked for."""
+    """The files of a lesson, by their names: `maker` makes them."""
 
-    def __init__(self, model: str | None, draft: str | None, say: Callable[[str], None]) -> None:
+    def __init__(self, model: str | None, draft: str | None, maker: ModelMaker) -> None:
         """Raises `ModelFileError` for a name or file that there is not."""
         self._is_own = model is not None
         self._model = None if model is None else str(resolve(model))
-        self._say = say
+        self._maker = maker
         if draft is not None:
             self.draft: str | None = str(resolve(draft))
         else:
             self.draft = None if self._is_own else str(bundled_draft())
+        require_models(self._model, self.draft)
 
     @cached_property
     def target(self) -> str:
-        return str(inflated_target(self._say)) if self._model is None else self._model
+        return str(self._maker.inflated_target()) if self._model is None else self._model
 
     @property
     def small(self) -> str:
         return str(bundled_target()) if self._model is None else self._model
 
     def weights(self, kind: str) -> str:
-        return weights_finder(self.target, self._say)(kind)
+        return self._maker.weights(self.target, kind)
 
 
 def learn(asked: LearnOptions) -> int:
@@ -146,12 +147,14 @@ class _Taught:
     def run(self) -> int:
         lesson, asked = self._lesson, self._asked
         require_writable(self._path, replace=self._may_replace)
-        models = LessonModels(asked.model, asked.draft, teller(is_quiet=asked.json))
-        stage = lesson.stage(models, asked.is_quick)
+        maker = ModelMaker(teller(is_quiet=asked.json))
+        stage = lesson.stage(LessonModels(asked.model, asked.draft, maker), asked.is_quick)
+        maker.make()
         started = datetime.now().astimezone().isoformat(timespec="seconds")
         budget = Budget(seconds=QUICK_SECONDS if asked.is_quick else SECONDS)
         self._tell(partial(report.staged, lesson, stage, is_quick=asked.is_quick))
         with (
+            told_when_interrupted("nothing was stored."),
             tempfile.TemporaryDirectory(prefix="stackscope-learn-") as folder,
             ExperimentProgress(is_quiet=asked.json) as progress,
             self._interrupts,

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from stackscope import units
+from stackscope.commands.interrupts import told_when_interrupted
 from stackscope.errors import ModelFileError
 from stackscope.model.catalog import CatalogEntry, cache_folder, catalogue, resolve
 from stackscope.model.files import shown
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stackscope.records import LayerSummary
 
 MIB: Final = 1 << 20
+NOT_WRITTEN: Final = "nothing was written."
 
 
 class Report(Protocol):
@@ -85,7 +87,7 @@ def quantise(
     """Write a quantised variant and say what came out. Raises `UsageError` and `ModelFileError`."""
     from stackscope.model import quantise as quantiser
 
-    with _progress() as report:
+    with told_when_interrupted(NOT_WRITTEN), _progress() as report:
         done = quantiser.quantise(
             resolve(source),
             type_name,
@@ -112,7 +114,7 @@ def inflate(
     """Write a wider copy that gives the same logits. Raises `UsageError` and `ModelFileError`."""
     from stackscope.model import inflate as widener
 
-    with _progress() as report:
+    with told_when_interrupted(NOT_WRITTEN), _progress() as report:
         done = widener.inflate(
             resolve(source),
             megabytes,
@@ -141,7 +143,7 @@ def get(name: str, *, sha256: str | None = None, revision: str | None = None, js
     from stackscope.model.suitability import require_text_model
 
     wanted = parse(name, revision=revision)
-    with _progress() as report:
+    with told_when_interrupted("what was downloaded is kept, and the same command goes on."), _progress() as report:
         done = fetch(wanted, sha256=sha256, on_progress=report)
     if json:
         _print_json(done._asdict() | {"path": shown(done.path)})

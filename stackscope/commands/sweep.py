@@ -12,11 +12,11 @@ import msgspec
 
 from stackscope import config as settings
 from stackscope.commands.experiment_judge import judged_by
-from stackscope.commands.experiment_models import teller, weights_finder, with_target
+from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_progress import ExperimentProgress, left
 from stackscope.commands.experiment_reports import SWEEP, sweep_report
 from stackscope.commands.experiment_traffic import DEFAULTS, REQUESTS, with_lengths
-from stackscope.commands.interrupts import SIGNALLED, Interrupts
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, kept_in, told_when_interrupted
 from stackscope.engine.allowances import Allowances
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
@@ -38,7 +38,7 @@ from stackscope.session.paths import recording_folder, recording_name
 from stackscope.workload import check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from stackscope.experiments.search_space import Axis
     from stackscope.toggles import EngineConfig
@@ -67,7 +67,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | None = None) -> int:
     """Run the sweep, or what is missing of it, print what it found; the exit status. Raises `StackscopeError`."""
-    say = teller(is_quiet=asked.json)
+    maker = ModelMaker(teller(is_quiet=asked.json))
     own = (
         None if asked.has_quality else False,
         asked.file,
@@ -79,20 +79,25 @@ def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | No
         config,
     )
     is_alone = asked.folder is not None and all(value is None for value in (*given.values(), *own))
-    plan = None if is_alone else plan_of(given, asked, config=config, say=say)
+    plan = None if is_alone else plan_of(given, asked, config=config, maker=maker)
     folder = asked.folder
     if folder is None:
         assert plan is not None
         name = recording_name(datetime.now().astimezone(), KIND, Path(plan.base.model).stem)
         folder = recording_folder() / name.removesuffix(SUFFIX)
-    with StateFile.open(folder, KIND, plan) as state:
+    if plan is not None:
+        StateFile.refuse_other(folder, KIND, plan, settled_later=["refused"])
+        maker.make()
+        plan = msgspec.structs.replace(plan, refused=_refused(plan.base, plan.axes))
+    with StateFile.open(folder, KIND, plan) as state, told_when_interrupted(kept_in(folder, "sweep")):
         return _Conducted(msgspec.convert(state.plan, SweepPlan), state, folder, is_json=asked.json).run()
 
 
-def plan_of(
-    given: Mapping[str, object], asked: SweepOptions, *, config: Path | None, say: Callable[[str], None]
-) -> SweepPlan:
-    """The plan for what was asked; models that it needs are made. Raises `StackscopeError`."""
+def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | None, maker: ModelMaker) -> SweepPlan:
+    """The plan for what was asked, but for what its models will not run; `maker` knows then which it needs.
+
+    Raises `StackscopeError`.
+    """
     file = SweepFile(axes={}) if asked.file is None else read_sweep(asked.file)
     options = settings.resolve(
         given, config=config, default_requests=REQUESTS, defaults={**DEFAULTS, **_options(file, asked.file)}
@@ -103,15 +108,14 @@ def plan_of(
         raise UsageError("A search decides by itself how often to run what.", remedy="Leave out --blocks.")
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
-    base = with_target(options.engine, say)
-    axes = parse_axes(
-        {**file.axes, **split_axes(asked.over or "")}, weights_finder(base.model, say)
-    )  # fmt: skip
+    base = maker.with_target(options.engine)
+    axes = parse_axes({**file.axes, **split_axes(asked.over or "")}, partial(maker.weights, base.model))
+    configurations(base, axes)
     service = options.limits.service
     n_blocks = DEFAULT_BLOCKS if asked.blocks is None else asked.blocks
     if n_blocks < 1:
         raise UsageError(f"There is nothing in {n_blocks} blocks.", remedy="Give at least 1.")
-    plan = SweepPlan(
+    return SweepPlan(
         base=base,
         axes=axes,
         workload=workload,
@@ -122,7 +126,6 @@ def plan_of(
         is_recorded=options.output.record,
         has_quality=asked.has_quality,
     )
-    return msgspec.structs.replace(plan, refused=_refused(plan.base, axes))
 
 
 def _options(file: SweepFile, path: Path | None) -> dict[str, object]:
@@ -173,7 +176,8 @@ class _Conducted:
             else:
                 self._run_search(progress)
         if self._plan.has_quality and not self._is_stopping():
-            self._judge({run.cell for run in self._state.runs})
+            with self._interrupts:
+                self._judge({run.cell for run in self._state.runs})
         self._report()
         received = self._interrupts.received
         return 0 if received is None else SIGNALLED + received

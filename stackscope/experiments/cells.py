@@ -152,5 +152,5 @@ def weights_file(source: Path, type_name: str) -> tuple[Path, bool]:
     if own.strip("-._").lower() == kind.lower():
         return source, True
     path = default_output(source, kind)
-    is_there = path.is_file() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns
+    is_there = path.is_file() and source.is_file() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns
     return path, is_there

@@ -6,6 +6,7 @@ kill cut off is dropped; the run it was for is then missing, and is run again.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
@@ -22,6 +23,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -99,10 +101,11 @@ class StateFile:
         """
         path = folder / NAME
         wanted = None if plan is None else msgspec.json.decode(msgspec.json.encode(plan))
+        _require_folder(folder)
+        if wanted is None and not path.exists():
+            raise UsageError(f"There is no experiment in {folder}.", remedy="Check the path.")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if wanted is None and not path.exists():
-                raise UsageError(f"There is no experiment in {folder}.", remedy="Check the path.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise _unusable(path, error) from error
@@ -121,6 +124,23 @@ class StateFile:
             os.close(descriptor)
             raise
         return cls(descriptor, path, stored.plan, results)
+
+    @staticmethod
+    def refuse_other(folder: Path, kind: str, plan: msgspec.Struct, *, settled_later: Sequence[str] = ()) -> None:
+        """Raise at once, and without writing anything, what `open` would for a folder that cannot be used.
+
+        `settled_later` are fields of the plan that are not known yet.
+        """
+        path = folder / NAME
+        _require_folder(folder)
+        if not path.is_file():
+            return
+        lines = path.read_bytes().split(b"\n")[:-1]
+        if lines:
+            stored, _ = _decoded(lines, path)
+            wanted = msgspec.json.decode(msgspec.json.encode(plan))
+            wanted |= {name: stored.plan[name] for name in settled_later if name in stored.plan}
+            _check(stored, kind, wanted, path)
 
     def add(self, run: CellRun) -> None:
         """Store a finished run; it is on the disk when this returns. Raises `SessionFileError`."""
@@ -237,6 +257,14 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise SessionFileError(f"{path} is in use by another process.", remedy="Wait for it, or end it.") from None
+
+
+def _require_folder(folder: Path) -> None:
+    """Raise `SessionFileError` for what cannot be a folder to write to."""
+    above = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    number = errno.ENOTDIR if not above.is_dir() else 0 if os.access(above, os.W_OK | os.X_OK) else errno.EACCES
+    if number:
+        raise _unusable(folder, OSError(number, os.strerror(number)))
 
 
 def _unusable(path: Path, error: OSError) -> SessionFileError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import tempfile
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -81,21 +82,45 @@ def conditions(config: EngineConfig, *, library: str, threads: int, waiting: str
     )
 
 
-def is_measured(config: EngineConfig) -> bool:
-    """Whether something is kept for this very file, in this configuration, on this machine; of any build and age.
-
-    What was measured while others kept the machine busy does not count: sessions do without it.
-    """
+def kept_for(config: EngineConfig) -> list[Ceilings]:
+    """What is kept for this very file, in this configuration, on this machine; of any build and age."""
     try:
         file = Path(config.model).stat()
     except OSError:
-        return False
+        return []
     here = machine()
-    kept = [found.ceilings.conditions for found in known() if found.ceilings is not None and not found.ceilings.is_busy]
-    return any(
-        each.hold_for(config)
+    return [
+        found.ceilings
+        for found in known()
+        if found.ceilings is not None
+        and (each := found.ceilings.conditions).hold_for(config)
         and (each.machine, each.model_bytes, each.model_mtime_ns) == (here, file.st_size, file.st_mtime_ns)
-        for each in kept
+    ]
+
+
+def is_measured(config: EngineConfig) -> bool:
+    """Whether something is kept for it that counts.
+
+    What was measured while others kept the machine busy does not: sessions do without it.
+    """
+    return any(not each.is_busy for each in kept_for(config))
+
+
+def require_place() -> None:
+    """Before long work that ends in `store`: raises the `StackscopeError` of a place that cannot be written to."""
+    place = folder()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise _no_place(place, error) from None
+
+
+def _no_place(place: Path, error: OSError) -> StackscopeError:
+    return StackscopeError(
+        f"The ceilings cannot be kept in {shown(place)}: {error.strerror or error}.",
+        remedy="Give another place with STACKSCOPE_CACHE.",
     )
 
 
@@ -160,10 +185,7 @@ def store(new: Ceilings) -> bool:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise StackscopeError(
-            f"The ceilings cannot be kept in {shown(path.parent)}: {error.strerror or error}.",
-            remedy="Give another place with STACKSCOPE_CACHE.",
-        ) from None
+        raise _no_place(path.parent, error) from None
     return True
 
 

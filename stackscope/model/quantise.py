@@ -93,6 +93,13 @@ def quantise(
     return Quantised(target, kind, header.file_bytes, written.file_bytes, tuple(run.fallbacks))
 
 
+def require_quantisable(source: Path, type_name: str) -> None:
+    """Raise at once what `quantise` would for the source and the type, which takes no time to see."""
+    header = read_header(source)
+    require_text_model(header)
+    _require_float(header, canonical(type_name), requantise=False)
+
+
 class _Run:
     """One quantisation: a forecast, then the real thing, reading the quantiser's log."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -81,14 +81,57 @@ def test_what_is_there_is_not_measured_again(measured: list[tuple[EngineConfig, 
     assert measured[-1][0].threads == 7
 
 
-def test_what_a_busy_machine_said_is_measured_again(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
-    busy = msgspec.structs.replace(own(), is_quiet=False, foreign_share=0.8)
-    cache.store(busy)
-    assert "synthetic.gguf" in invoke("--if-missing")[1]
-    assert len(measured) == 1
-    cache.store(msgspec.structs.replace(busy, foreign_share=None))  # This system does not say: that is no better twice.
+def busy(minutes: float) -> Ceilings:
+    """Ceilings that others disturbed so long ago."""
+    moment = datetime.now().astimezone() - timedelta(minutes=minutes)
+    measured = moment.isoformat(timespec="seconds")
+    return msgspec.structs.replace(own(), is_quiet=False, foreign_share=0.8, measured=measured)
+
+
+@pytest.mark.parametrize(("minutes", "is_quiet", "n"), [(5, True, 1), (61, False, 1), (5, False, 0), (59, False, 0)])
+def test_what_a_busy_machine_said_is_measured_again_when_it_is_quiet_or_after_an_hour(
+    minutes: float, is_quiet: bool, n: int, measured: list[tuple[EngineConfig, protocol.Budget]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(verb, "is_quiet_now", lambda: is_quiet)
+    cache.store(busy(minutes))
+    code, out, err = invoke("--if-missing")
+    assert (code, len(measured)) == (0, n)
+    if n:
+        assert "synthetic.gguf" in out
+    else:
+        assert out == ""
+        assert err.startswith(f"stackscope: not measured again: this machine was busy {minutes:.0f} min 0")
+        assert err.count("\n") == 1
+
+
+def test_what_nobody_knows_to_have_been_busy_is_not_measured_again(
+    measured: list[tuple[EngineConfig, protocol.Budget]],
+) -> None:
+    cache.store(msgspec.structs.replace(busy(120), foreign_share=None))  # it would not say at the second time either
     assert invoke("--if-missing") == (0, "", "")
-    assert len(measured) == 1
+    assert measured == []
+
+
+@pytest.mark.parametrize(("after", "says"), [(0, "nothing was stored."), (1, "what was measured of {} is kept")])
+def test_ctrl_c_says_what_was_stored(
+    after: int, says: str, measured: list[tuple[EngineConfig, protocol.Budget]], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    def interrupted(*arguments: Any, **_: Any) -> Ceilings:
+        if len(measured) == after:
+            raise KeyboardInterrupt
+        measured.append((arguments[0], arguments[1]))
+        return ceilings()
+
+    monkeypatch.setattr(verb, "measure", interrupted)
+    paths = [tmp_path / name for name in ("a-F16.gguf", "b-F16.gguf")]
+    for path in paths:
+        path.write_bytes(bundled_target().read_bytes())
+    code, _, err = invoke("--variants", "--model", str(paths[0]))
+    assert code == 130
+    assert err.startswith(f"stackscope: interrupted: {says.format('a-F16.gguf')}")
+    assert err.count("\n") == 1
 
 
 def test_variants_are_measured_after_the_model_itself(

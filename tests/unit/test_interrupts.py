@@ -7,11 +7,14 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
-from stackscope.commands.interrupts import SIGNALS, Interrupts
+from stackscope.cli import app
+from stackscope.commands.interrupts import SIGNALS, Interrupts, told_when_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +65,42 @@ def test_elsewhere_than_in_the_main_thread_it_does_nothing() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_what_became_of_it_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), told_when_interrupted("nothing was written."):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "stackscope: interrupted: nothing was written.\n"
+    with told_when_interrupted("nothing was written."):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        (("models", "inflate", "lab-target-f16", "200"), "stackscope.model.inflate.inflate"),
+        (("models", "quantise", "lab-target-f16", "Q8_0"), "stackscope.model.quantise.quantise"),
+        (("models", "get", "owner/repo/file.gguf"), "stackscope.model.download.fetch"),
+        (("ablate", "--blocks", "2", "--folder", "{}/new"), "stackscope.model.inflate.inflate"),
+        (("sweep", "--over", "slots=1,2", "--folder", "{}/new"), "stackscope.model.inflate.inflate"),
+        (("learn", "1", "-o", "{}/x.json"), "stackscope.model.inflate.inflate"),
+        (("ablate", "--model", "lab-target-f16", "--factors", "slots=4", "--folder", "{}/new"),
+         "stackscope.commands.ablate.conduct"),
+        (("sweep", "--model", "lab-target-f16", "--over", "slots=1,2", "--folder", "{}/new"),
+         "stackscope.commands.sweep.conduct"),
+    ],
+)  # fmt: skip
+def test_every_command_that_takes_its_time_says_what_ctrl_c_leaves(
+    arguments: tuple[str, ...], body: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("STACKSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(body, interrupted)
+    done = CliRunner().invoke(app, [argument.format(tmp_path) for argument in arguments])
+    assert done.exit_code == 130
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith("stackscope: interrupted: ")
+    assert ("--folder" in told) == body.endswith("conduct")

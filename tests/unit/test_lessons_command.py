@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from stackscope.cli import app
 from stackscope.commands import learn as command
 from stackscope.commands import still_bar
+from stackscope.commands.experiment_models import ModelMaker
 from stackscope.commands.learn import LearnOptions
 from stackscope.errors import StackscopeError
 from stackscope.experiments.lessons import record as records
@@ -194,10 +195,10 @@ def test_predictions_do_not_stand_on_the_line_of_the_bar(tmp_path: Path, monkeyp
 def test_models_of_ones_own_take_the_place_of_the_bundled_pair() -> None:
     from stackscope.model.catalog import bundled_draft, bundled_target
 
-    own = command.LessonModels(str(bundled_target()), None, lambda _: None)
+    own = command.LessonModels(str(bundled_target()), None, ModelMaker(lambda _: None))
     assert own.target == own.small == str(bundled_target())
     assert own.draft is None
-    bundled = command.LessonModels(None, None, lambda _: None)
+    bundled = command.LessonModels(None, None, ModelMaker(lambda _: None))
     assert bundled.small == str(bundled_target())
     assert bundled.draft == str(bundled_draft())
 
