@@ -33,7 +33,7 @@ from stackscope.experiments.plan import (
     with_warmup,
 )
 from stackscope.experiments.runs import Stopped, run_cell
-from stackscope.experiments.state import StateFile
+from stackscope.experiments.state import StateFile, plan_as
 from stackscope.model.ftypes import split_type
 from stackscope.report import ablation as report
 from stackscope.report import output
@@ -92,7 +92,7 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
         maker.make()
         _require_cells(plan)
     with StateFile.open(folder, KIND, plan) as state:
-        plan = msgspec.convert(state.plan, Plan)
+        plan = plan_as(Plan, state.plan, state.path)
         with told_when_interrupted(kept_in(folder, "ablate")):
             return _Conducted(plan, state, folder, is_json=asked.json).run()
 
@@ -143,6 +143,9 @@ def blocks_of(n: int | None, minutes: float | None, *, is_quick: bool) -> Blocks
         raise UsageError(f"{n} blocks give no interval.", remedy="Give at least 2 --blocks.")
     if minutes is not None and not 0 < minutes <= 100_000:
         raise UsageError(f"A limit of {minutes:g} minutes makes no sense.", remedy="Give a positive number.")
+    if minutes is not None and (n is not None or is_quick):
+        what = "--quick has three blocks" if n is None else "--blocks says how many there are"
+        raise UsageError(f"{what}, so that --minutes would do nothing.", remedy="Leave one out.")
     if n is None and is_quick:
         n = QUICK_BLOCKS
     if n is not None:

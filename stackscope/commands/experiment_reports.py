@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from stackscope.errors import SessionFileError
 from stackscope.experiments import effects, search_results
 from stackscope.experiments import effects_explained as explained
 from stackscope.experiments.plan import Plan
 from stackscope.experiments.quality import with_quality
 from stackscope.experiments.search_plan import SweepPlan
-from stackscope.experiments.state import read
+from stackscope.experiments.state import NAME, plan_as, read
 from stackscope.report.ablation import AblationReport
 from stackscope.report.sweep import SweepReport
 
@@ -29,14 +27,13 @@ ABLATION, SWEEP = "ablation", "sweep"
 def stored_report(folder: Path) -> AblationReport | SweepReport:
     """The report of the experiment in a folder, finished or not. Raises `SessionFileError`."""
     stored = read(folder)
-    try:
-        if stored.kind == ABLATION:
-            return ablation_report(msgspec.convert(stored.plan, Plan), stored, folder)
-        if stored.kind == SWEEP:
-            return sweep_report(msgspec.convert(stored.plan, SweepPlan), stored, folder)
-    except msgspec.ValidationError as error:
-        raise SessionFileError(f"The plan of the experiment in {folder} cannot be used: {error}.") from None
-    raise SessionFileError(f"There is no report of an experiment of the kind {stored.kind}.")
+    if stored.kind == ABLATION:
+        return ablation_report(plan_as(Plan, stored.plan, folder / NAME), stored, folder)
+    if stored.kind == SWEEP:
+        return sweep_report(plan_as(SweepPlan, stored.plan, folder / NAME), stored, folder)
+    raise SessionFileError(
+        f"There is no report of an experiment of the kind {stored.kind}.", remedy="Give that of an ablation or a sweep."
+    )
 
 
 def ablation_report(

@@ -54,6 +54,12 @@ class LearnOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Write over `output`. The user's own is always replaced by a newer one."""
     json: bool = False
 
+    @property
+    def asks_for_a_run(self) -> bool:
+        """Something is given that only matters when a lesson runs."""
+        about = (self.model, self.draft, self.output)
+        return self.is_quick or self.is_replacing or any(one is not None for one in about)
+
 
 class LessonModels:
     """The files of a lesson, by their names: `maker` makes them."""
@@ -84,10 +90,16 @@ class LessonModels:
 def learn(asked: LearnOptions) -> int:
     """Show the list, a recorded result, or run a lesson; the exit status. Raises `StackscopeError`."""
     if asked.lesson is None:
-        if asked.is_shown or asked.is_quick or asked.is_replacing or asked.output is not None:
+        if asked.is_shown or asked.asks_for_a_run:
             raise UsageError("That is about one lesson.", remedy="Name it by its number: stackscope learn 3.")
         return _list(is_json=asked.json)
     lesson = lesson_of(asked.lesson)
+    if asked.is_shown and asked.asks_for_a_run:
+        raise UsageError(
+            "--show runs nothing, and the other options are about a run.", remedy="Leave --show out, or the others."
+        )
+    if asked.is_replacing and asked.output is None:
+        raise UsageError("Your own result is always replaced by a newer one.", remedy="Leave --replace out.")
     if isinstance(lesson, Waiting):
         _print(report.waiting_document(lesson), partial(report.waiting, lesson), is_json=asked.json)
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from stackscope.commands.sources import recordings_in
 from stackscope.errors import UsageError
 from stackscope.experiments.state import NAME
 from stackscope.report import output
@@ -39,11 +40,12 @@ def report(sources: Sequence[Path], path: Path | None, options: RunOptions, *, r
     folders = [folder for folder in map(_experiment, sources) if folder is not None]
     if folders and len(sources) > 1:
         raise UsageError(f"The experiment in {folders[0]} has a report of its own.", remedy="Give nothing else.")
-    make = _of_experiment(folders[0]) if folders else _of_recordings(sources, options)
+    recordings = [] if folders else recordings_in(sources)
+    make = _of_experiment(folders[0]) if folders else _of_recordings(recordings, options)
     if path is None:
         output.write(make(False))
         return 0
-    refuse_own_sources(path, [folder / NAME for folder in folders] or sources)
+    refuse_own_sources(path, [folder / NAME for folder in folders] or recordings)
     with whole_file(path, replace=replace) as unfinished:
         text = make(suffix in HTML)
         unfinished.write_text(text, encoding="utf-8", errors="replace", newline="\n")
@@ -51,11 +53,16 @@ def report(sources: Sequence[Path], path: Path | None, options: RunOptions, *, r
     return 0
 
 
+def is_experiment(source: Path) -> bool:
+    """Whether it is an ablation or a sweep, by its folder or by the file in it."""
+    return _experiment(source) is not None
+
+
 def _experiment(source: Path) -> Path | None:
     """The folder of an experiment, which is given by its name or by that of the file in it. `None`: it is none."""
     if source.name == NAME:
         return source.parent
-    return source if source.is_dir() else None
+    return source if (source / NAME).exists() else None
 
 
 def _of_recordings(recordings: Sequence[Path], options: RunOptions) -> Callable[[bool], str]:

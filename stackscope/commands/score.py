@@ -8,38 +8,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stackscope.analysis.scorecard import Score, merged, score_session
-from stackscope.errors import UsageError
+from stackscope.commands.sources import recordings_in
 from stackscope.report import output
 from stackscope.report.score import SessionScore, shown
-from stackscope.session.format import SUFFIX
 from stackscope.session.reader import SessionReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
 def score(paths: Sequence[Path], *, json: bool = False) -> int:
-    """Print the score of every recording and of all; the exit status. Raises `UsageError` and `SessionFileError`."""
-    sessions = [_scored(path) for path in _files(paths)]
+    """Print the score of every recording and of all; the exit status. Raises `SessionFileError`."""
+    sessions = [_scored(path) for path in recordings_in(paths)]
     total = merged(one.score for one in sessions)
     if json:
         output.write(msgspec.json.encode(document(sessions, total)).decode() + "\n")
     else:
         output.show(partial(shown, sessions, total))
     return 0
-
-
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
-    """The recordings that are meant: a folder stands for those in it."""
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        found = sorted(one for one in path.iterdir() if one.name.endswith((SUFFIX, ".jsonl")))
-        if not found:
-            raise UsageError(f"There is no recording in {path}.", remedy="Name a folder that has some, or files.")
-        yield from found
 
 
 def _scored(path: Path) -> SessionScore:

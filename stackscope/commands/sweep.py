@@ -13,6 +13,7 @@ import msgspec
 from stackscope import config as settings
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import ModelMaker, teller
+from stackscope.commands.experiment_options import NOT_OF_RUNS
 from stackscope.commands.experiment_progress import ExperimentProgress, left
 from stackscope.commands.experiment_reports import SWEEP, sweep_report
 from stackscope.commands.experiment_traffic import DEFAULTS, REQUESTS, with_lengths
@@ -30,7 +31,7 @@ from stackscope.experiments.search import EXPLORING
 from stackscope.experiments.search_goals import Goals, parse_constraints, parse_objectives
 from stackscope.experiments.search_plan import DEFAULT_BLOCKS, SweepFile, SweepPlan, read_sweep
 from stackscope.experiments.search_space import configurations, parse_axes, split_axes
-from stackscope.experiments.state import CellRun, StateFile
+from stackscope.experiments.state import CellRun, StateFile, plan_as
 from stackscope.report import output
 from stackscope.report import sweep as report
 from stackscope.session.format import SUFFIX
@@ -90,7 +91,7 @@ def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | No
         maker.make()
         plan = msgspec.structs.replace(plan, refused=_refused(plan.base, plan.axes))
     with StateFile.open(folder, KIND, plan) as state, told_when_interrupted(kept_in(folder, "sweep")):
-        return _Conducted(msgspec.convert(state.plan, SweepPlan), state, folder, is_json=asked.json).run()
+        return _Conducted(plan_as(SweepPlan, state.plan, state.path), state, folder, is_json=asked.json).run()
 
 
 def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | None, maker: ModelMaker) -> SweepPlan:
@@ -133,7 +134,10 @@ def _options(file: SweepFile, path: Path | None) -> dict[str, object]:
     from stackscope.options import OPTIONS
 
     names = {option.name for option in OPTIONS}
+    left_out = NOT_OF_RUNS | {option.name for option in OPTIONS if option.targets[0].startswith("screen.")}
     for name in file.options:
+        if name in left_out:
+            raise UsageError(f"{path}: the option {name} would do nothing in a sweep.", remedy="Leave it out.")
         if name not in names:
             raise UsageError(f"{path}: there is no option {name} of a run.", remedy="Name it as --help does.")
     return {name: value if isinstance(value, bool) else str(value) for name, value in file.options.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -95,15 +95,15 @@ class StateFile:
     def open(cls, folder: Path, kind: str, plan: msgspec.Struct | None) -> Self:
         """Begin an experiment in a folder, or take up the one that is there.
 
-        `plan` `None` takes the plan that is stored. Raises `UsageError` when there is none, when the experiment is of
-        another kind, or when `plan` is another one, naming the differences; `SessionFileError` when the file cannot be
-        used, or another process is using it.
+        `plan` `None` takes the plan that is stored. Raises `UsageError` when the experiment is of another kind, or
+        when `plan` is another one, naming the differences; `SessionFileError` when there is none, when the file cannot
+        be used, or another process is using it.
         """
         path = folder / NAME
         wanted = None if plan is None else msgspec.json.decode(msgspec.json.encode(plan))
         _require_folder(folder)
         if wanted is None and not path.exists():
-            raise UsageError(f"There is no experiment in {folder}.", remedy="Check the path.")
+            raise _missing(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -114,7 +114,7 @@ class StateFile:
             lines = _whole_lines(descriptor)
             if not lines:
                 if wanted is None:
-                    raise UsageError(f"{path} has no plan.", remedy="Begin anew in another folder.")
+                    raise _planless(path)
                 opened = cls(descriptor, path, wanted, [])
                 opened._append(_Head(format=FORMAT, kind=kind, stackscope=__version__, plan=wanted))
                 return opened
@@ -195,13 +195,14 @@ def read(folder: Path) -> Stored:
     path = folder / NAME
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        raise _missing(folder) from None
     except OSError as error:
         raise _unusable(path, error) from error
     if not lines:
-        raise SessionFileError(f"{path} has no plan.")
+        raise _planless(path)
     stored, results = _decoded(lines, path)
-    if stored.format != FORMAT:
-        raise SessionFileError(f"{path} is of another version of Stackscope ({stored.stackscope}).")
+    _require_format(stored, path)
     return Stored(
         kind=stored.kind,
         plan=stored.plan,
@@ -225,19 +226,56 @@ def _whole_lines(descriptor: int) -> list[bytes]:
 def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[Line]]:
     try:
         stored = msgspec.json.decode(lines[0], type=_Head)
-        results = [msgspec.json.decode(line, type=Line) for line in lines[1:]]
     except msgspec.DecodeError as error:
         raise SessionFileError(
-            f"{path} is not what an experiment left behind: {error}.", remedy="Begin anew in another folder."
+            f"{path} is not what an experiment left behind: line 1 is no plan ({error}).",
+            remedy="Begin anew in another folder.",
         ) from None
+    results: list[Line] = []
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            results.append(msgspec.json.decode(line, type=Line))
+        except msgspec.DecodeError as error:
+            raise SessionFileError(
+                f"Line {number:,} of {path} cannot be read: {error}.",
+                remedy="Take that line out: what it held is done again when the experiment goes on.",
+            ) from None
     return stored, results
 
 
-def _check(stored: _Head, kind: str, wanted: dict[str, Any] | None, path: Path) -> None:
+_P = TypeVar("_P", bound=msgspec.Struct)
+
+
+def plan_as(kind: type[_P], plan: dict[str, Any], path: Path) -> _P:
+    """A stored plan, of which `path` is the file. Raises `SessionFileError` for one that this version cannot use."""
+    try:
+        return msgspec.convert(plan, kind)
+    except msgspec.ValidationError as error:
+        raise SessionFileError(
+            f"The plan on line 1 of {path} cannot be used: {error}.", remedy="Begin anew in another folder."
+        ) from None
+
+
+def _require_format(stored: _Head, path: Path) -> None:
     if stored.format != FORMAT:
-        raise UsageError(
+        raise SessionFileError(
             f"{path} is of another version of Stackscope ({stored.stackscope}).", remedy="Begin anew in another folder."
         )
+
+
+def _missing(folder: Path) -> SessionFileError:
+    return SessionFileError(f"There is no experiment in {folder}.", remedy="Check the path.")
+
+
+def _planless(path: Path) -> SessionFileError:
+    return SessionFileError(
+        f"{path} has no plan: it was ended before it began.",
+        remedy="Begin anew, with options, in this folder or another.",
+    )
+
+
+def _check(stored: _Head, kind: str, wanted: dict[str, Any] | None, path: Path) -> None:
+    _require_format(stored, path)
     if stored.kind != kind:
         raise UsageError(f"{path.parent} has another kind of experiment: {stored.kind}.", remedy="Name another folder.")
     if wanted is None or wanted == stored.plan:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 import typer
 
-from stackscope.errors import StackscopeError
+from stackscope.errors import StackscopeError, UsageError
 from stackscope.options import OPTIONS, field_defaults, field_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from stackscope.options import Option
 
@@ -66,6 +66,20 @@ def told(error: StackscopeError) -> int:
     """Say what went wrong; the exit code."""
     print(f"stackscope: {error}", file=sys.stderr)
     return error.exit_code
+
+
+def refuse_given(given: Mapping[str, object], names: Collection[str], *, why: str, remedy: str) -> None:
+    """Refuse options that would do nothing: whoever gives one believes that it does something. Raises `UsageError`.
+
+    `given` are the options of the command line by `Option.name`; `why` follows their flags.
+    """
+    flags = [
+        option.flags.split("/")[1 if given[option.name] is False and "/" in option.flags else 0]
+        for option in OPTIONS
+        if option.name in names and given.get(option.name) is not None
+    ]
+    if flags:
+        raise UsageError(f"{' and '.join(flags)} {why}.", remedy=remedy)
 
 
 def run_parameters() -> list[inspect.Parameter]:

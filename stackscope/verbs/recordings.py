@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from stackscope.errors import UsageError
 from stackscope.options import OPTIONS
-from stackscope.verbs.base import Json, Replace, app, named, reporting, run_parameters
+from stackscope.verbs.base import Json, Replace, app, named, refuse_given, reporting, run_parameters
 
 
 @app.command()
@@ -53,8 +54,18 @@ def report(
         from stackscope.config import resolve
 
         options = resolve(given, config=config)
+        from stackscope.commands.report import is_experiment
         from stackscope.commands.report import report as write
 
+        if replace and output is None:
+            raise UsageError("--replace would do nothing: no file is written.", remedy="Give one with --output.")
+        if any(map(is_experiment, recordings)):
+            refuse_given(
+                given,
+                {"ttft_limit", "tpot_limit"},
+                why="would do nothing: an experiment is judged by the limits that it ran with",
+                remedy="Leave it out.",
+            )
         raise typer.Exit(write(recordings, output, options, replace=replace))
 
 

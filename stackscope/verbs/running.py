@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stackscope.options import OPTIONS
-from stackscope.verbs.base import Json, app, reporting, run_parameters
+from stackscope.verbs.base import Json, app, refuse_given, reporting, run_parameters
 
 
 def live(config: Path | None = None, **given: object) -> None:
@@ -33,6 +33,14 @@ def run(config: Path | None = None, **given: object) -> None:
     with reporting():
         from stackscope.config import resolve
 
+        screen = {option.name for option in OPTIONS if option.targets[0].startswith("screen.")}
+        refuse_given(
+            given, screen, why="would do nothing: `run` has no screen", remedy="Leave it out, or use `stackscope live`."
+        )
+        if given.get("recording") is False:
+            refuse_given(
+                given, {"record_text"}, why="would do nothing: --no-record records nothing", remedy="Leave one out."
+            )
         options = resolve(given, config=config)
         from stackscope.commands.run import run as run_workload
 

@@ -72,7 +72,7 @@ def test_a_plan_is_stored_and_another_one_is_refused_by_name(tmp_path: Path) -> 
     assert refused.value.remedy is not None
     with pytest.raises(UsageError, match="another kind of experiment: ablation"):
         StateFile.open(tmp_path, "sweep", asked)
-    with pytest.raises(UsageError, match="There is no experiment"):
+    with pytest.raises(SessionFileError, match="There is no experiment"):
         StateFile.open(tmp_path / "nowhere", "ablation", None)
 
 

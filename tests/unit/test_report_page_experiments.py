@@ -269,7 +269,7 @@ def test_nothing_in_a_plan_is_taken_for_markup(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot be used: No such file or directory"),
+        (None, "There is no recording in "),
         ("", "has no plan"),
         ("{}\n", "is not what an experiment left behind"),
         ('{"type":"plan","format":1,"kind":"ablation","stackscope":"0","plan":{}}\n', "cannot be used: "),

@@ -110,7 +110,7 @@ def test_a_recording_that_is_cut_off_is_scored_as_far_as_it_goes(tmp_path: Path)
 
 def test_what_is_no_recording_is_one_sentence(tmp_path: Path) -> None:
     code, out, err = score(tmp_path)
-    assert (code, out) == (2, "")
+    assert (code, out) == (8, "")
     assert err == f"stackscope: There is no recording in {tmp_path}. Name a folder that has some, or files.\n"
     assert score(tmp_path / "none.jsonl.zst")[0] == 8
 
