@@ -17,8 +17,9 @@ import msgspec
 
 from stackscope.analysis.comparing.comparison import Comparison
 from stackscope.engine.logring import clean
-from stackscope.engine.wire import Failed, error_of
+from stackscope.engine.wire import error_of
 from stackscope.errors import SessionFileError
+from stackscope.experiments.apart import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,12 +36,6 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True, tag="compared"):
     """It could be done."""
 
     comparison: Comparison
-
-
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """It could not."""
-
-    failure: Failed
 
 
 Answer: TypeAlias = Compared | Refused

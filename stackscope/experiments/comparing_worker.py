@@ -12,8 +12,9 @@ import msgspec
 
 from stackscope.engine.wire import failure_of
 from stackscope.errors import StackscopeError
+from stackscope.experiments.apart import Refused
 from stackscope.experiments.comparing import compare
-from stackscope.experiments.comparing_apart import Answer, Compared, Refused
+from stackscope.experiments.comparing_apart import Answer, Compared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
