@@ -85,4 +85,4 @@ def spelled(setting: Setting) -> str:
             return units.exact(setting)
         case tuple():
             return ",".join(map(units.exact, setting)) or "auto"
-    return PurePath(setting).stem if "/" in setting else setting
+    return PurePath(setting).stem if "/" in setting or setting.endswith(".gguf") else setting
