@@ -285,6 +285,18 @@ def test_a_first_name_needs_two_seconds() -> None:
     assert namings[-1].since_ns == 10 * S
 
 
+def test_a_session_that_was_sought_through_is_named_at_the_first_look() -> None:
+    """Nobody looked before, so there is no name that could flicker: more steps would not come at the end of it."""
+    namer = Namer()
+    namer.begin(5 * S)
+    naming = namer.update(window(10))
+    assert naming.name == "weight bandwidth"
+    assert naming.since_ns == 10 * S
+    begun_just_now = Namer()
+    begun_just_now.begin(9 * S)
+    assert begun_just_now.update(window(10)).name is None
+
+
 def test_another_name_must_lead_for_two_seconds() -> None:
     other = {"weights": 4.0, "attention": 6.0}
     namer = Namer()

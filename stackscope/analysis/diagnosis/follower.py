@@ -33,15 +33,21 @@ class Follower:
         """What the last naming was of."""
         self._ledgers = Ledgers()
         self._pending: list[StepRecord] = []
+        self._has_begun = False
+        """The first step of the session has come."""
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time."""
         if isinstance(record, StepRecord):
+            if not self._has_begun:
+                self._has_begun = True
+                self.namer.begin(record.start_ns)
             self._pending.append(record)
             if len(self._pending) >= MOST_PENDING:
                 self._learn()
         elif isinstance(record, Header):
             self._pending, self._ledgers, self.namer = [], Ledgers(), Namer()
+            self._has_begun = False
             self.fit = Fit.of(record)
             self.fit.begin(record.config, self._ledgers.begin(record))
         elif isinstance(record, ConfigEvent) and record.kind != "refused":

@@ -216,9 +216,15 @@ class Namer:
         self._candidate: Cause | None = None
         self._candidate_since_ns: int | None = None
         self._updated_ns: int | None = None
+        self._began_ns: int | None = None
+        """When the first step began. `None`: not known."""
         self._unaided: Cause | None = None
         """What would be named if nothing stood, and since when."""
         self._unaided_since_ns: int | None = None
+
+    def begin(self, at_ns: int) -> None:
+        """The first step began then."""
+        self._began_ns = at_ns
 
     def update(self, evidence: Evidence) -> Naming:
         """Take the evidence of the last seconds, at times that do not go back."""
@@ -243,7 +249,7 @@ class Namer:
         if choice.name == shown.name:
             self._shown, self._candidate_since_ns = choice, None
             return None
-        if updated_ns is not None and at_ns - updated_ns > JUMP_NS:
+        if self._is_unseen(at_ns, updated_ns):
             # Nobody looked in between, as when a recording is sought through: there is no name that could flicker.
             self._candidate_since_ns = None
             return self._change(at_ns, at_ns, choice)
@@ -259,6 +265,12 @@ class Namer:
             return None
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
+
+    def _is_unseen(self, at_ns: int, updated_ns: int | None) -> bool:
+        """Whether so much went by since the last look, or before the first, that nothing said then holds now."""
+        if updated_ns is not None:
+            return at_ns - updated_ns > JUMP_NS
+        return self._began_ns is not None and at_ns - self._began_ns >= HOLD_NS
 
     def _change(self, at_ns: int, since_ns: int, choice: Choice) -> NameChange:
         before = self._shown.name
