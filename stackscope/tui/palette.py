@@ -32,6 +32,8 @@ NAMES: Final = {
     "sessions_refresh": "Look for recordings again",
 }  # fmt: skip
 """Actions of the table of keys that are worth searching for, as commands."""
+NOT_OF_RECORDINGS: Final = frozenset({"mark", "record", "restart"})
+"""What a recording refuses."""
 ON_THE_APP: Final[Scope] = "everywhere"
 
 
@@ -51,8 +53,14 @@ def commands(situation: Situation, keymap: Keymap, screen: str, *, is_replay: bo
     for key in KEYS:
         if key.id not in NAMES or screen not in WHERE[key.scope] or (key.scope == "replay" and not is_replay):
             continue
+        if is_replay and key.id in NOT_OF_RECORDINGS:
+            continue
         space = "app" if key.scope == ON_THE_APP else "screen"
-        yield Command(NAMES[key.id], f"{key.help} Key: {keymap.shown(key.id)}", f"{space}.{key.action}")
+        name, help = NAMES[key.id], key.help
+        if is_replay and key.id == "pause":
+            name, help = "Play the recording, or pause", "Hold the recording still, or play on."
+        told = f"{help} Key: {keymap.shown(key.id)}" if help else f"Key: {keymap.shown(key.id)}"
+        yield Command(name, told, f"{space}.{key.action}")
     for toggle in TOGGLES:
         for choice in choices(toggle, situation):
             name = f"{toggle.name}: {printable(choice.label)} ({state_of(choice)})"

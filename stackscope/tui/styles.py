@@ -20,6 +20,10 @@ CSS: Final = """
 Screen { background: $background; color: $foreground; overflow: hidden; }
 ModalScreen { background: $background 40%; }
 CommandPalette SearchIcon { display: none; }
+CommandPalette > Vertical, CommandPalette > Vertical:dark { background: $surface; }
+CommandPalette #--input { border: hkey $border-blurred; }
+CommandPalette #--input.--list-visible { border-bottom: none; }
+CommandPalette CommandList { border-bottom: hkey $border-blurred; }
 .-ascii ModalScreen > Vertical, .-ascii CommandPalette #--input, .-ascii CommandPalette #--results,
 .-ascii CommandPalette CommandList {
     border: ascii $border;

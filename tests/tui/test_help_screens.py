@@ -197,6 +197,9 @@ def test_the_palette_has_what_can_be_done_on_that_screen() -> None:
     assert "Compare two recordings" in named("sessions")
     assert "Play faster" not in named()
     assert "Play faster" in named(is_replay=True)
+    assert {"Mark this moment", "Start or end a recording", "Restart the engine"}.isdisjoint(named(is_replay=True))
+    assert "Play the recording, or pause" in named(is_replay=True)
+    assert all(told == told.strip() for told in named(is_replay=True).values())
     assert named()["Mark this moment"].endswith("Key: m")
 
 

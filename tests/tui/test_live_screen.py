@@ -136,6 +136,32 @@ def test_a_terminal_that_is_too_small_says_so_and_recovers() -> None:
         assert "too small" not in screen.text
 
 
+@pytest.mark.parametrize("mode", ["live", "steps", "explain", "sessions"])
+def test_a_screen_fits_a_terminal_that_changed_its_size_while_another_was_shown(mode: str) -> None:
+    other = "explain" if mode == "live" else "live"
+
+    @on((80, 24))
+    async def _(screen: Screen) -> None:
+        screen.app.action_show(mode)
+        await screen.pilot.pause()
+        screen.app.action_show(other)
+        await screen.pilot.pause()
+        await screen.pilot.resize_terminal(120, 40)
+        await screen.pilot.pause()
+        screen.app.action_show(mode)
+        await screen.until(lambda: screen.lines[-1].rstrip().endswith("q quit") and len(screen.lines) == 40)
+        # Nothing moves, so no frame comes that would put it right.
+        await screen.app.workers.wait_for_complete()
+        for _ in range(5):
+            await screen.pilot.pause()
+        shown = screen.text
+        screen.app.screen.show_again()  # type: ignore[attr-defined]
+        for _ in range(5):
+            await screen.pilot.pause()
+        assert screen.text == shown
+        assert len(screen.lines[0].rstrip()) > 100
+
+
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (100, 30), (120, 40), (200, 60), (300, 90)])
 def test_every_state_fits_every_size(size: tuple[int, int]) -> None:
     @on(size)

@@ -28,6 +28,7 @@ class ExplainScreen(FramedScreen):
     DEFAULT_CSS: ClassVar[str] = """
     ExplainScreen Scrolled { padding: 0 1; }
     """
+    here = "screen_explain"
     scope: ClassVar[Scope] = "running"
     help_title = "Explain"
     help = PaneHelp(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope.tui import bars
-from stackscope.tui.bindings import KEYS
 from stackscope.tui.screens.running import RunningScreen
 from stackscope.tui.widgets.painted import Bar
 from stackscope.tui.widgets.toggle_bar import ToggleBar
@@ -60,7 +59,8 @@ class FramedScreen(RunningScreen):
             self.bar("transport").show(
                 bars.transport(status.playing, width, look, keys=bars.transport_keys(self.owner.keys))
             )
-        keys = self._keys(self.scope, "everywhere", "running")
+        # The last keys are shown wherever there is room for any, so they are those that help or lead out.
+        keys = self.footer_keys(frame, self.scope, "running", "everywhere")
         self.bar("footer").show(bars.footer(keys, width, look, own_share=frame.own_share))
         self.draw(frame)
 
@@ -74,10 +74,8 @@ class FramedScreen(RunningScreen):
         """One of its single lines."""
         return self.query_one(f"#{id}", Bar)
 
-    def _keys(self, *scopes: Scope) -> list[tuple[str, str]]:
-        """(key, what it does), those of the first scope first."""
-        keys = [key for scope in dict.fromkeys(scopes) for key in KEYS if key.scope == scope and key.is_shown]
-        return [(self.owner.keys.shown(key.id), key.label) for key in keys]
-
     def on_resize(self) -> None:
         self.call_after_refresh(self.show_again)
+
+    def on_scrolled_resized(self) -> None:
+        self.show_again()

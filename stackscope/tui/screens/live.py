@@ -11,7 +11,7 @@ from textual.layout import Layout as WidgetLayout
 from textual.layout import WidgetPlacement
 
 from stackscope.tui import bars
-from stackscope.tui.bindings import KEYS, bindings
+from stackscope.tui.bindings import bindings
 from stackscope.tui.layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, arranged
 from stackscope.tui.lines import Span
 from stackscope.tui.pane import Context, Size
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from stackscope.tui.feed import Frame
 
 PAGE_KEYS: Final = ("page_previous", "page_next")
-_HERE: Final = "screen_live"
-_NO_TEXT: Final = "A recording has no text as it grew."
 
 
 class PageLayout(WidgetLayout):
@@ -77,6 +75,7 @@ class LiveScreen(RunningScreen):
         Binding("down", "select(1)", show=False),
     ]
 
+    here = "screen_live"
     BLANK = True
     AUTO_FOCUS = ""
 
@@ -136,7 +135,6 @@ class LiveScreen(RunningScreen):
             look=self.owner.look,
             selected=selected,
             text=text,
-            text_missing=_NO_TEXT if frame.status.playing is not None else "",
             is_paused=self.owner.is_paused,
         )
 
@@ -164,13 +162,8 @@ class LiveScreen(RunningScreen):
             self._bars["transport"].show(
                 bars.transport(status.playing, width, look, keys=bars.transport_keys(self.owner.keys))
             )
-        keys = self._keys("live", "running", "everywhere")
+        keys = self.footer_keys(frame, "live", "running", "everywhere")
         self._bars["footer"].show(bars.footer(keys, width, look, own_share=frame.own_share))
-
-    def _keys(self, *scopes: str) -> list[tuple[str, str]]:
-        """(key, what it does) of the footer, those of the first scope first."""
-        keys = [key for scope in scopes for key in KEYS if key.scope == scope and key.is_shown and key.id != _HERE]
-        return [(self.owner.keys.shown(key.id), key.label) for key in keys]
 
     def _say_too_small(self) -> None:
         width, height = self.size

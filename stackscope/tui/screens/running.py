@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.screen import Screen
 
-from stackscope.tui.bindings import bindings, toggle_bindings
+from stackscope.tui.bindings import KEYS, bindings, toggle_bindings
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from stackscope.tui.app import StackscopeApp
+    from stackscope.tui.bindings import Scope
     from stackscope.tui.feed import Frame
+
+_ONLY_LIVE: Final = ("mark", "record", "pause")
+"""Keys that a recording refuses, and the one that the line of its position has already."""
 
 
 class FrameScreen(Screen[None]):
     """A screen that is given every frame while it is shown, and the last one when it comes back."""
 
+    here: ClassVar[str] = ""
+    """Id of the key that leads to this screen, which its own footer does without."""
     is_composed = False
     """Its widgets are there. Frames come when they like, also before."""
 
@@ -29,6 +35,12 @@ class FrameScreen(Screen[None]):
     def owner(self) -> StackscopeApp:
         """The application, by its own type."""
         return cast("StackscopeApp", self.app)
+
+    def footer_keys(self, frame: Frame, *scopes: Scope) -> list[tuple[str, str]]:
+        """(key, what it does) of these scopes, in their order; without what cannot be asked of a recording."""
+        left_out = {self.here} if frame.status.playing is None else {self.here, *_ONLY_LIVE}
+        keys = [key for scope in dict.fromkeys(scopes) for key in KEYS if key.scope == scope and key.is_shown]
+        return [(self.owner.keys.shown(key.id), key.label) for key in keys if key.id not in left_out]
 
     def show(self, frame: Frame) -> None:
         """Draw what has changed."""

@@ -10,7 +10,7 @@ from textual.worker import get_current_worker
 from stackscope import units
 from stackscope.session.paths import known_folders
 from stackscope.tui import bars
-from stackscope.tui.bindings import KEYS, bindings
+from stackscope.tui.bindings import bindings
 from stackscope.tui.library import Digest, Entry, Library
 from stackscope.tui.lines import Line, Span, printable, spelled, spread
 from stackscope.tui.screens.running import FrameScreen
@@ -54,6 +54,8 @@ class SessionsScreen(FrameScreen):
     SessionsScreen #about { height: 5; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("sessions")]
+
+    here = "screen_sessions"
 
     class Opened(Message):
         """A recording is to be played."""
@@ -152,8 +154,7 @@ class SessionsScreen(FrameScreen):
         look, width = self.owner.look, self.size.width
         line = bars.header(frame.snapshot, frame.status, width, look, is_paused=self.owner.is_paused)
         self.query_one("#header", Bar).show(line)
-        keys = [key for scope in ("sessions", "everywhere") for key in KEYS if key.scope == scope and key.is_shown]
-        shown = [(self.owner.keys.shown(key.id), key.label) for key in keys]
+        shown = self.footer_keys(frame, "sessions", "everywhere")
         self.query_one("#footer", Bar).show(bars.footer(shown, width, look, own_share=frame.own_share))
         self._draw()
 

@@ -42,6 +42,7 @@ class StepsScreen(FramedScreen):
     StepsScreen .below #details { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("steps")]
+    here = "screen_steps"
     scope = "steps"
     help_title = "Steps"
     help = PaneHelp(

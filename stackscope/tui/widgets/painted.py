@@ -86,10 +86,21 @@ class Painted(Widget):
 class Bar(Painted):
     """A single line from edge to edge."""
 
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._line: Line | None = None
+        """As it was given. `None`: nothing was."""
+
     def show(self, line: Line) -> None:
         """Show a line, cut or filled up to the width."""
+        self._line = line
         if self.size.width > 0:
             self.paint(fitted(line, self.size.width, self.look.ellipsis))
+
+    def on_resize(self) -> None:
+        # The line may have come before the size that it was made for: nobody draws again while nothing moves.
+        if self._line is not None:
+            self.show(self._line)
 
 
 def _runs(rows: list[int]) -> list[tuple[int, int]]:

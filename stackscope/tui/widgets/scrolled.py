@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 
 from stackscope.tui.lines import fitted, plain
@@ -27,6 +28,9 @@ class Scrolled(ScrollView, can_focus=True):
     DEFAULT_CSS: ClassVar[str] = """
     Scrolled { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     """
+
+    class Resized(Message):
+        """It has another size: lines that were made for the old one no longer fit."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -63,6 +67,9 @@ class Scrolled(ScrollView, can_focus=True):
         for row, (before, after) in enumerate(zip(old, new, strict=True)):
             if before != after:
                 self.refresh(Region(0, row - top, self.size.width, 1))
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
 
     def set_height(self, n_lines: int) -> None:
         """Have so many lines, and draw all of those in sight."""
