@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
@@ -13,7 +14,7 @@ from stackscope.tui.lines import Line, Span, fitted, printable, width
 from stackscope.tui.wording import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from stackscope.analysis.explainer import Explanation
     from stackscope.analysis.scorecard import Outcome, Score
@@ -29,6 +30,15 @@ DELAYED: Final = {
     "sample": "sampling", "build": "building the batch", "decode": "the forward", "draft": "obtaining drafts",
 }  # fmt: skip
 """Parts of a step that causal probes delay."""
+_SOUGHT: Final = {"draft length": "the best length", "batch": "that batch", "context": "that length"}
+"""What the interval of a break-even is of, where its sentence has other numbers too."""
+_WHOLE: Final = partial(units.number, places=0)
+_SPELLED: Final[Mapping[str, Callable[[float], str]]] = {
+    "acceptance": units.percent,
+    "draft length": _WHOLE,
+    "batch": _WHOLE,
+    "context": _WHOLE,
+}
 _NUMBER: Final = re.compile(r"\d+ tokens?")
 _CAUSE: Final = 30
 _BAR: Final = 24
@@ -95,11 +105,15 @@ def _why_not(finding: Finding) -> str:
 def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
     """What each change would bring, the best first; then pairs, contradictions, and what cannot be predicted."""
     ranking = explanation.ranking
-    head = _head("What each change would bring", "tokens/s with its 90 % interval")
+    note = "tokens/s with its 90 % interval"
     if ranking is None:
+        head = _head("What each change would bring", note)
         return [head, *wrapped(_sentence(explanation.why_no_ranking), room)]
+    legend = f"{note}; {look.pointer} gains beyond doubt"
+    is_long = len(legend) + 30 > room or not ranking.recommended
+    head = _head("What each change would bring", note if is_long else legend)
     lines: list[Line] = [head]
-    told = [*ranking.recommended, *_others(ranking)][:MOST_CHANGES]
+    told = sorted([*ranking.recommended, *_others(ranking)][:MOST_CHANGES], key=_worth, reverse=True)
     if told:
         lines.append(_columns(room))
         for one in told:
@@ -126,11 +140,20 @@ def _others(ranking: Ranking) -> list[Ranked]:
     return found
 
 
+def _worth(one: Ranked) -> float:
+    """What it is expected to gain."""
+    return 0.0 if one.gain is None else one.gain.value
+
+
 def _columns(room: int) -> Line:
     text = f"{'':{_CHANGE}}{'tokens/s':<{_TOKENS}}"
-    if room >= _WIDE:
-        text += f"{'TTFT':>{_OTHER}}{'gap':>{_OTHER}}{'memory':>{_OTHER}}  then limits"
-    return (Span(text, "label"),)
+    text += "".join(f"{name:>{_OTHER}}" for name in ("TTFT", "gap", "memory")[: _n_others(room)])
+    return (Span(f"{text}  then limits" if room >= _WIDE else text, "label"),)
+
+
+def _n_others(room: int) -> int:
+    """Columns after the tokens that there is room for: what a change costs is not left out before the rest."""
+    return max(0, min((room - _CHANGE - _TOKENS) // _OTHER, 3))
 
 
 def _row(one: Ranked, room: int, look: Look) -> list[Line]:
@@ -140,11 +163,11 @@ def _row(one: Ranked, room: int, look: Look) -> list[Line]:
     mark = look.pointer if one.is_recommended else " "
     name = fitted(shortened(((Span(f"{mark} {printable(one.label)}", style)),), _CHANGE - 1, look.ellipsis), _CHANGE)
     line: Line = (*name, *fitted(_change(prediction.tokens), _TOKENS))
+    others = (_plain(prediction.ttft), _plain(prediction.step_gap), _memory(prediction.memory_bytes))
+    for text in others[: _n_others(room)]:
+        line = (*line, *_flush(text))
     if room >= _WIDE:
-        line = (
-            *line, *_flush(_plain(prediction.ttft)), *_flush(_plain(prediction.step_gap)),
-            *_flush(_memory(prediction.memory_bytes)), Span(f"  {prediction.bottleneck or units.UNKNOWN}", "label"),
-        )  # fmt: skip
+        line = (*line, Span(f"  {prediction.bottleneck or units.UNKNOWN}", "label"))
     told = wrapped(prediction.reason, room - 4)
     return [line, *((Span("    "), *text) for text in told)]
 
@@ -192,8 +215,9 @@ def break_evens(explanation: Explanation, room: int, look: Look) -> list[Line]:
         value = one.value
         told = one.sentence
         if value is not None and value.high > value.low:
-            shown = units.percent if one.kind == "acceptance" else units.number
-            told += f" Nine times in ten it lies within [{shown(value.low)}, {shown(value.high)}]."
+            # Said of what, lest it be taken for the interval of another number in the sentence.
+            low, high = (_SPELLED.get(one.kind, units.number)(end) for end in (value.low, value.high))
+            told += f" Nine times in ten {_SOUGHT.get(one.kind, 'it')} lies within [{low}, {high}]."
         lines += _point(told, room, look)
     return lines
 
@@ -280,7 +304,7 @@ def unknown(explanation: Explanation) -> Iterator[str]:
 
 
 def _labelled(label: str, text: str, room: int) -> list[Line]:
-    first, *rest = wrapped(_sentence(text), room - len(label) - 2, "") or ((),)
+    first, *rest = wrapped(f"{printable(text).rstrip('.')}.", room - len(label) - 2, "") or ((),)
     return [(Span(f"{label}: ", "label"), *first), *((Span(" " * (len(label) + 2)), *line) for line in rest)]
 
 

@@ -13,6 +13,8 @@ from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.explained import verdict
 from stackscope.analysis.scorecard import Outcome, score_of
 from stackscope.analysis.statistics import Interval
+from stackscope.analysis.whatif.breakevens import BreakEven
+from stackscope.analysis.whatif.ranking import Ranking
 from stackscope.records import Estimate
 from stackscope.tui import explained
 from stackscope.tui.evidence import evidence
@@ -52,7 +54,7 @@ def test_a_cause_comes_with_evidence_bound_and_falsifier() -> None:
     assert "tokens per forward" in shown
     assert "needed to break even" in shown
     assert "Without it a step would take" in shown
-    assert "It is wrong if: Without speculation tokens do not come faster." in shown
+    assert "It is wrong if: without speculation tokens do not come faster." in shown
     assert "What it is not, and why" in shown
 
 
@@ -136,3 +138,30 @@ def test_causal_probes_are_told_whatever_is_named() -> None:
     assert "sampling: a step ends 1.02 ms [0.95, 1.10] later for each ms of delay, by 11 probes" in told
     assert "the forward: 4 of the 6 probes that it takes" in told
     assert explained.probes(Explanation(), 118, UNICODE) == []
+
+
+def test_what_a_change_costs_the_first_token_is_told_in_a_narrow_terminal_too() -> None:
+    ranked = [one for one in seen() if one.explanation is not None and one.explanation.ranking is not None]
+    shown = text(ranked[-1], 78).splitlines()
+    assert any(line.split() == ["tokens/s", "TTFT", "gap"] for line in shown)
+
+
+def test_changes_come_in_the_order_of_what_they_gain() -> None:
+    for snapshot in seen():
+        if snapshot.explanation is None or snapshot.explanation.ranking is None:
+            continue
+        told = [plain(line) for line in explained.changes(snapshot.explanation, 132, UNICODE)]
+        if "Requests arrive" in " ".join(told):
+            continue  # What is gained is then how much sooner tokens come.
+        rows = [found[1] for line in told if (found := re.match(r"[▸ ] \S.{31}([+-]?<?[\d.]+) % \[", line))]
+        gains = [0.0 if "<" in text else float(text) for text in rows]
+        assert gains
+        assert gains == sorted(gains, reverse=True)
+
+
+def test_the_interval_of_a_length_is_said_to_be_of_the_length() -> None:
+    sentence = "Of the lengths scored, drafts of 1 by the draft model bring most, 0.98× of none."
+    best = BreakEven(kind="draft length", value=Estimate(1.0, 1.0, 2.0), sentence=sentence)
+    explanation = Explanation(ranking=Ranking((), (), (), (best,)))
+    told = " ".join(plain(line) for line in explained.break_evens(explanation, 200, UNICODE))
+    assert told.endswith("0.98× of none. Nine times in ten the best length lies within [1, 2].")
