@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope import units
@@ -37,7 +38,8 @@ class EventsPane(Pane):
         "first. What a change is predicted to do stands beside what it did. That is "
         "measured from comparable stretches before and after it: the warm-up behind it is left out, and where the "
         "traffic itself changed the two are not comparable. Where the interval includes no change at all, the effect "
-        "is not distinguishable. The same changes are vertical marks on every chart.",
+        "is not distinguishable. As predicted is what both intervals allow for together. The same changes are vertical "
+        "marks on every chart.",
         formula="effect = tokens per second after ÷ before − 1, with its 99 % interval; predictions have one of 90 %.",
         moves="Let a change run for some seconds before the next one: the interval narrows.",
     )
@@ -107,6 +109,12 @@ def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
     beside = (result for result in _wordings(event, is_column=False) if used + width(result) <= left)
     result = next(beside, None)
     tail = _result(event, left, look) if result is None else flow((predicted, result), left, 2)
+    if not tail and event.kind == "refused" and width(head) > room:
+        what, (why,) = head[:-1], head[-1:]  # The reason is what one can act on.
+        return (
+            shortened(what, room, look.ellipsis),
+            (Span(" " * _INDENT), *shortened((why,), room - _INDENT, look.ellipsis)),
+        )
     if not tail:
         return (shortened(head, room, look.ellipsis),)
     if width(head) + GAP + width(tail) <= room:
@@ -190,9 +198,21 @@ def _compared(event: Event, measured: Ratio) -> Line:
     """How the measurement stands to the prediction."""
     if event.predicted is None:
         return ()
-    if measured.value > event.predicted.high:
-        return said("  above")
-    return said("  below" if measured.value < event.predicted.low else "  as predicted")
+    if _holds(event.predicted, measured):
+        return said("  as predicted")
+    return said("  above" if measured.value > event.predicted.value else "  below")
+
+
+@lru_cache(maxsize=64)
+def _holds(predicted: Ratio, measured: Ratio) -> bool:
+    """Whether the score counts the prediction as held: the measurement is not the truth either."""
+    # Imported late: it is needed once something was changed.
+    from stackscope.analysis.scorecard import Outcome, at_ninety
+    from stackscope.records import Estimate
+
+    expected = Estimate(predicted.value, predicted.low, predicted.high)
+    outcome = Outcome(at_ns=0, changes={}, predicted=expected, measured=at_ninety(measured))
+    return outcome.is_covered is True
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:

@@ -1,0 +1,26 @@
+"""The events in words: how a measurement stands to its prediction, and why something was refused."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stackscope.analysis.live.snapshot import Effect, Event
+from tests.tui.figures import SECOND, ratio
+from tests.tui.sessions import running
+from tests.tui.test_panes_words import words
+
+
+def test_a_measurement_that_the_score_counts_as_held_is_as_predicted() -> None:
+    """Its interval may reach into the prediction where its middle does not: the two must not contradict each other."""
+    wide = Event(
+        at_ns=60 * SECOND, kind="traffic", changes={"concurrency": (1, 8)}, predicted=ratio(2.29, 2.13, 2.44),
+        effect=Effect(
+            state="measured", tokens=ratio(2.81, 1.51, 5.23), before=30.0, after=85.0, before_s=20.0, after_s=20.0
+        ),
+    )  # fmt: skip
+    assert "+181 % [51, 423] as predicted" in words("events", msgspec.structs.replace(running(), events=(wide,)), 118)
+
+
+def test_why_something_was_refused_is_told_whole_in_a_narrow_terminal() -> None:
+    text = words("events", running(), 78, 12)
+    assert "refused V cache f16 → q8_0: A quantised V cache needs flash attention, which is off." in text
