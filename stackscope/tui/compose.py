@@ -10,13 +10,14 @@ from stackscope import units
 from stackscope.tui.lines import Line, Span, cells, printable, width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 GAP: Final = 3
 """Cells between figures on a line."""
 
 
 _WORDS: Final = re.compile(r"\S+\s*|\s+")
+_BARE_NUMBER: Final = re.compile(r"[(\[]?[+−<>-]*\d[\d,.]*(?<![,.])")
 _UNFINISHED: Final = frozenset("0123456789→>:,[(")
 """Ends of words that what follows belongs to."""
 
@@ -94,10 +95,10 @@ def beside(left: Line, right: Line, room: int, gap: int = GAP) -> Line:
 
 
 def wrapped(text: str, room: int, style: str = "label") -> tuple[Line, ...]:
-    """Words on as many lines as they take. A word longer than a line is broken."""
+    """Words on as many lines as they take; a number stays with its unit. A word longer than a line is broken."""
     lines: list[Line] = []
     line = ""
-    for word in printable(text).split():
+    for word in _unbroken(printable(text).split(), room):
         rest = word
         while rest:
             joined = f"{line} {rest}" if line else rest
@@ -111,6 +112,23 @@ def wrapped(text: str, room: int, style: str = "label") -> tuple[Line, ...]:
                 lines.append((Span(head, style),))
                 rest = rest[len(head) :]
     return (*lines, (Span(line, style),)) if line else tuple(lines)
+
+
+def _unbroken(words: Sequence[str], room: int) -> Iterator[str]:
+    """Words, where a number and what it counts are one: `130 ms`, `[46.2 %,`. Not where they are wider than a line."""
+    number = ""
+    for word in words:
+        if number and cells(number) + 1 + cells(word) <= room:
+            yield f"{number} {word}"
+            number = ""
+            continue
+        if number:
+            yield number
+        number = word if _BARE_NUMBER.fullmatch(word) else ""
+        if not number:
+            yield word
+    if number:
+        yield number
 
 
 def _head(word: str, room: int) -> str:

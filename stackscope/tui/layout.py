@@ -31,6 +31,8 @@ _TOGGLES_WIDTH: Final = 118
 """Columns in which the toggles that matter most fit on a line."""
 _ROOMY: Final = 46
 """Rows from which there is room for all of them."""
+_TABLES: Final = 56
+"""Rows from which the latencies have room for a table of their percentiles."""
 _COLUMN: Final = 36
 """Least columns of a pane that shares its row."""
 
@@ -83,6 +85,8 @@ def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = Fa
     toggles = 1 if height < 20 or (width >= _TOGGLES_WIDTH and height < _ROOMY) else 2
     fixed = 1 + verdict + toggles + int(has_transport) + 1
     rows = _rows(width, height)
+    if has_transport:
+        rows = tuple(row for row in map(_without_text, rows) if row.panes)
     pages = _paged(rows, height - fixed)
     if len(pages) > 1:
         # Every page now has a line of pages, and where the events are on another one, a line with the last of them.
@@ -117,9 +121,9 @@ def _rows(width: int, height: int) -> tuple[Row, ...]:
         return (
             Row(("anatomy", "compute"), 8, 2),
             Row(("acceptance", "prefix", "bandwidth"), 9, 3),
-            Row(("throughput", "hardware"), 5, 1),
+            Row(("throughput", "hardware"), 5, 4 if height >= _TABLES else 1),
             Row(("events",), 4, 2),
-            Row(("requests", "text"), 9, 4),
+            Row(("requests", "text"), 9, 2),
         )
     if width >= _WIDE:
         return (
@@ -139,6 +143,11 @@ def _rows(width: int, height: int) -> tuple[Row, ...]:
             Row(("events",), 5, 1),
         )
     return tuple(Row((pane,), 6, 1) for pane in _BY_IMPORTANCE)
+
+
+def _without_text(row: Row) -> Row:
+    """A recording has no text as it grew, so that the pane would only say so."""
+    return row._replace(panes=tuple(pane for pane in row.panes if pane != "text"))
 
 
 _BY_IMPORTANCE: Final = (

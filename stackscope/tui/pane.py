@@ -48,9 +48,7 @@ class Context:
     selected: int | None = None
     """Id of the request that is selected. `None`: nobody chose one."""
     text: str | None = None
-    """What the selected request has generated so far, or its end. `None`: not known, and `text_missing` says why."""
-    text_missing: str = ""
-    """Why there is no text, in words."""
+    """What the selected request has generated so far, or its end. `None`: not known."""
     is_paused: bool = False
     """The display stands still; the engine goes on."""
 

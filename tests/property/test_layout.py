@@ -43,7 +43,9 @@ def test_every_cell_belongs_to_exactly_one(width: int, height: int, has_transpor
 @given(WIDTHS, HEIGHTS, st.booleans())
 def test_every_pane_is_on_exactly_one_page_and_shown_there(width: int, height: int, has_transport: bool) -> None:
     layouts = all_pages(width, height, has_transport=has_transport)
-    assert sorted(pane for page in layouts[0].pages for pane in page) == sorted(PANES)
+    # A recording has no text as it grew: the pane would only say so.
+    expected = set(PANES) - ({"text"} if has_transport else set())
+    assert sorted(pane for page in layouts[0].pages for pane in page) == sorted(expected)
     for n, layout in enumerate(layouts):
         assert layout.page == n
         assert [name for name in layout.regions if name in PANES] == list(layout.pages[n])

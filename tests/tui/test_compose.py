@@ -61,6 +61,15 @@ def test_wrapping_keeps_every_word_and_the_width(text: str, room: int) -> None:
     assert all(width(line) <= max(room, 2) for line in lines)  # a wide character needs two
 
 
+def test_wrapping_parts_no_number_from_what_it_counts() -> None:
+    text = "it lies within [46.2 %, 52.7 %]; a step of 130 ms, and head +522 µs."
+    for room in range(12, 80):
+        lines = [plain(line) for line in wrapped(text, room)]
+        assert " ".join(lines) == text
+        assert not any(line.rstrip(",.;")[-1].isdigit() for line in lines), lines
+    assert [plain(line) for line in wrapped("a 130 ms", 3)] == ["a", "130", "ms"]
+
+
 def test_lines_are_shortened_between_words_and_behind_no_number() -> None:
     line = (Span("moved ", "label"), Span("165 MB", "value"), Span(" per step at 14.1 GB/s"))
     shown = {room: plain(shortened(line, room, "…")) for room in range(12, 37)}

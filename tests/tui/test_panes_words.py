@@ -366,7 +366,6 @@ def test_long_words_and_wide_characters_are_broken_to_the_width() -> None:
 def test_why_there_is_no_text_is_said() -> None:
     assert words("text", running()) == "No request is selected."
     assert "It has no text yet." in words("text", running(), selected=611)
-    assert "Texts are not recorded." in words("text", running(), selected=611, text_missing="Texts are not recorded.")
 
 
 def test_names_from_outside_are_made_harmless() -> None:

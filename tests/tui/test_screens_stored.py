@@ -97,3 +97,18 @@ def test_it_looks_as_stored(name: str, size: tuple[int, int]) -> None:
     if os.environ.get(UPDATE):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("key", "mode"), [("1", "live"), ("2", "steps"), ("3", "explain"), ("4", "sessions")])
+def test_the_keys_below_are_those_that_work(key: str, mode: str) -> None:
+    """A recording takes neither marks nor recordings, and no screen needs the key that leads to it."""
+
+    async def look(screen: Screen) -> None:
+        screen.app.action_show(mode)
+        await screen.until(lambda: screen.lines[-1].rstrip().endswith("? help  q quit"))
+        footer = screen.lines[-1]
+        assert f" {key} " not in footer
+        assert ("m mark" in footer) is (mode != "sessions" and not screen.source.state.playing)
+
+    Screen(sessions.running(), RECORDED).run(look, (160, 40))
+    Screen(sessions.replay_end(), Status(playing=AT_END, is_over=True), playback=FakePlayback()).run(look, (160, 40))

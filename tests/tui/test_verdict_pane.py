@@ -37,3 +37,24 @@ def test_without_a_name_the_verdict_says_why() -> None:
 def test_a_dead_engine_says_its_last_words_instead_of_a_verdict() -> None:
     text = words("verdict", SESSIONS["dead"](), 78, 3)
     assert text == "The engine died. Its last words: aborted"
+
+
+def test_the_share_beside_the_name_is_not_told_again_at_the_cost_of_the_reason() -> None:
+    reason = "computing 32.5 rows per forward takes 130 ms of a step of 187 ms more than one row would"
+    verdict = Verdict(name="compute", share=0.693, sentence=f"{reason}, 69.3 % of the time", basis="explainer")
+    snapshot = msgspec.structs.replace(running(), verdict=verdict)
+    assert f"COMPUTE 69.3 % {reason}" in words("verdict", snapshot, 116, 3)
+    assert "of the time" not in words("verdict", snapshot, 196, 3)
+
+
+def test_a_long_reason_is_cut_and_not_left_out() -> None:
+    reason = "speculation loses 52.0 % of the time: 1.14 tokens per forward, and 2.36 are needed to break even with it"
+    verdict = Verdict(name="low acceptance", share=0.52, sentence=reason, basis="explainer")
+    text = words("verdict", msgspec.structs.replace(running(), verdict=verdict), 78, 2)
+    assert "LOW ACCEPTANCE 52.0 % speculation loses 52.0 % of the …" in text
+
+
+def test_a_name_that_is_not_a_second_old_was_just_named() -> None:
+    at = running()
+    verdict = msgspec.structs.replace(at.verdict, since_ns=at.at_ns)
+    assert "just named" in words("verdict", msgspec.structs.replace(at, verdict=verdict), 118, 3)

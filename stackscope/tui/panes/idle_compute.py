@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
 
 
+_ROOMY = 50
+"""Columns from which the scale has its unit."""
+
+
 class IdleComputePane(Pane):
     """Idle compute."""
 
@@ -43,10 +47,11 @@ class IdleComputePane(Pane):
         top = snapshot.compute_ceiling
         rows = Rows()
         is_measured = top is not None
+        spelled = units.flop_rate if size.width >= _ROOMY else units.scaled  # the line below has the unit too
         scale = top if top is not None else ceiling(seen)
         rows.fill(
             0, 1, max(size.height - 1, 1),
-            lambda n: framed_area(context, "flops_per_s", n, top=scale, spelled=units.scaled, has_spare=is_measured),
+            lambda n: framed_area(context, "flops_per_s", n, top=scale, spelled=spelled, has_spare=is_measured),
         )  # fmt: skip
         rows.add(1, _figures(snapshot, size.width))
         return Drawn(rows.laid_out(size.height), _notes(snapshot))

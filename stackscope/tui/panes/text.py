@@ -28,8 +28,7 @@ class TextPane(Pane):
         snapshot, size = context.snapshot, context.size
         request = next((view for view in snapshot.requests if view.id == context.selected), None)
         if context.text is None:
-            why = context.text_missing or _missing(context)
-            return Drawn(wrapped(why, size.width), _notes(context, None))
+            return Drawn(wrapped(_missing(context), size.width), _notes(context, None))
         lines = _tail(context.text, size.width, size.height)
         is_growing = request is not None and request.finished is None and snapshot.state in ("running", "settling")
         if lines and is_growing and cells(lines[-1][0].text) < size.width:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _LABEL = 9
 _COLUMN = 9
+_ROOMY = 72
+"""Columns from which a change is shown with its interval."""
 
 
 class ThroughputPane(Pane):
@@ -61,7 +63,7 @@ def _rate(context: Context) -> tuple[Line, ...]:
     snapshot, room = context.snapshot, context.size.width
     number, space, unit = units.token_rate(snapshot.now.tokens_per_s).partition(" ")
     head = (Span(f"{number:>5}", "headline" if space else "unknown"), Span(f"{space}{unit}", "unit"))
-    change = _change(snapshot)
+    change = _change(snapshot, has_interval=room >= _ROOMY)
     left = room - width(head) - 2
     chart = over_time(context, "tokens_per_s", "", left - (width(change) + 2 if change else 0))
     if chart and change:
@@ -71,7 +73,7 @@ def _rate(context: Context) -> tuple[Line, ...]:
     return (first, flow((change,), room)) if chart and change and context.size.height >= 4 else (first,)
 
 
-def _change(snapshot: Snapshot) -> Line:
+def _change(snapshot: Snapshot, *, has_interval: bool) -> Line:
     """What the last change that is measured did to tokens per second."""
     event = next((event for event in snapshot.events if event.effect is not None), None)
     if event is None or event.effect is None:
@@ -88,7 +90,9 @@ def _change(snapshot: Snapshot) -> Line:
             return said("no change to be seen")
     if effect.tokens is None or effect.why is not None:  # Of several changes, which takes the words that events have.
         return ()
-    change = quantity(units.change(effect.tokens.value - 1), "good" if effect.tokens.value >= 1 else "bad")
+    ratio = effect.tokens
+    ends = (ratio.low - 1, ratio.high - 1) if has_interval else ()
+    change = quantity(units.change(ratio.value - 1, *ends), "good" if ratio.value >= 1 else "bad")
     return (Span(f"was {units.number(effect.before)}: ", "label"), *change)
 
 

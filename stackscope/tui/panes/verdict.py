@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 
 
+_TELLING = 30
+"""Cells of a long sentence that say something by themselves."""
+
+
 class VerdictPane(Pane):
     """The dominating bottleneck."""
 
@@ -73,9 +77,14 @@ def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
     share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
     head = flow((name, share), room)
     # The border says on what grounds.
-    sentence = said(printable(verdict.sentence.removesuffix(f"; {BASIS}")), "")
+    text = verdict.sentence.removesuffix(f"; {BASIS}")
+    if verdict.share is not None:
+        # It stands beside the name already, and what follows it is worth the room.
+        text = text.removesuffix(f", {units.percent(verdict.share)} of the time")
+    sentence = said(printable(text), "")
     told = shortened(sentence, room - width(head) - GAP, ellipsis)
-    return (*head, Span(" " * GAP), *told) if width(told) * 2 > width(sentence) else head
+    is_telling = width(told) * 2 > width(sentence) or width(told) >= _TELLING
+    return (*head, Span(" " * GAP), *told) if is_telling else head
 
 
 def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
@@ -137,7 +146,8 @@ def _notes(context: Context) -> tuple[Line, ...]:
     verdict, snapshot, dot = context.snapshot.verdict, context.snapshot, f" {context.look.dot} "
     parts = []
     if verdict.since_ns is not None:
-        parts.append(f"for {units.duration(max(snapshot.at_ns - verdict.since_ns, 0) // 10**9 * 10**9)}")
+        seconds = max(snapshot.at_ns - verdict.since_ns, 0) // 10**9
+        parts.append(f"for {units.duration(seconds * 10**9)}" if seconds else "just named")
     if verdict.previous:
         parts.append(f"before: {printable(verdict.previous).lower()}")
     grounds = "from phase shares alone" if verdict.basis == "phases" else ""
