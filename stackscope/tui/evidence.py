@@ -110,6 +110,10 @@ def _head(text: str, note: str = "") -> Line:
     return (Span(text, "headline"), Span(f"  {note}", "label"))
 
 
+_WHOLES: Final = {"queueing": "the time of requests"}
+"""What the share of a cause is of, where it is not wall time."""
+
+
 def _verdict(snapshot: Snapshot, room: int, look: Look) -> list[Line]:
     verdict = snapshot.verdict
     lines: list[Line] = []
@@ -118,7 +122,8 @@ def _verdict(snapshot: Snapshot, room: int, look: Look) -> list[Line]:
     else:
         since = "" if verdict.since_ns is None else f"since {units.clock(verdict.since_ns)}"
         before = "" if verdict.previous is None else f", before that {printable(verdict.previous)}"
-        share = "" if verdict.share is None else f"  {units.percent(verdict.share)} of wall time"
+        whole = _WHOLES.get(verdict.name, "wall time")
+        share = "" if verdict.share is None else f"  {units.percent(verdict.share)} of {whole}"
         lines.append((*_head(printable(verdict.name)), Span(share, "value"), Span(f"  {since}{before}", "label")))
         lines += wrapped(_sentence(verdict), room, "")
     if snapshot.explanation is not None and verdict.basis == "explainer":

@@ -24,3 +24,12 @@ def test_a_measurement_that_the_score_counts_as_held_is_as_predicted() -> None:
 def test_why_something_was_refused_is_told_whole_in_a_narrow_terminal() -> None:
     text = words("events", running(), 78, 12)
     assert "refused V cache f16 → q8_0: A quantised V cache needs flash attention, which is off." in text
+
+
+def test_why_a_change_has_no_number_takes_the_room_that_short_changes_leave() -> None:
+    why = "the speed before it varied too much"
+    short = Event(
+        at_ns=60 * SECOND, kind="live", changes={"prefix_cache": (True, False)}, predicted=ratio(0.14, 0.12, 0.16),
+        effect=Effect(state="not comparable", why=why),
+    )  # fmt: skip
+    assert f"not comparable: {why}" in words("events", msgspec.structs.replace(running(), events=(short,)), 118, 4)

@@ -165,3 +165,10 @@ def test_the_interval_of_a_length_is_said_to_be_of_the_length() -> None:
     explanation = Explanation(ranking=Ranking((), (), (), (best,)))
     told = " ".join(plain(line) for line in explained.break_evens(explanation, 200, UNICODE))
     assert told.endswith("0.98× of none. Nine times in ten the best length lies within [1, 2].")
+
+
+def test_a_share_of_the_time_of_requests_is_not_called_one_of_wall_time() -> None:
+    snapshot = named("compute")
+    waiting = msgspec.structs.replace(snapshot.verdict, name="queueing", share=0.514)
+    shown = text(msgspec.structs.replace(snapshot, verdict=waiting))
+    assert "51.4 % of the time of requests" in shown.splitlines()[0]

@@ -12,6 +12,8 @@ from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stackscope.analysis.live.snapshot import Event, Ratio, Snapshot
     from stackscope.tui.look import Look
 
@@ -51,15 +53,18 @@ class EventsPane(Pane):
             return Drawn(wrapped(text, size.width))
         lines: list[Line] = []
         has_columns = _change_room(size.width) >= _LEAST_CHANGE and size.height >= 2
-        if has_columns and any(event.predicted or event.effect for event in snapshot.events):
-            lines.append(_header(size.width))
         shown = snapshot.events
         if size.height < _ROOMY:
             # The verdict has a pane of its own: where little has room, changes and what they did come first.
             shown = tuple([event for event in shown if event.kind != "verdict"]) or shown
-        for event in shown[: size.height]:
+        shown = shown[: size.height]
+        results = [event for event in shown if event.predicted or event.effect]
+        column = _change_column(results, size.width, context.look) if has_columns else 0
+        if has_columns and results:
+            lines.append(_header(column))
+        for event in shown:
             if has_columns:
-                lines.append(_row(event, size.width, context.look))
+                lines.append(_row(event, size.width, column, context.look))
             else:
                 lines += told(event, size.width, context.look)
         return Drawn(lines[: size.height], _notes(snapshot))
@@ -69,15 +74,21 @@ def _change_room(room: int) -> int:
     return min(room - _TIME - _PREDICTED - _MEASURED - _COMPARED, _MOST_CHANGE)
 
 
-def _header(room: int) -> Line:
-    text = f"{'':{_TIME}}{'changed':<{_change_room(room)}}{'predicted':<{_PREDICTED}}measured"
+def _change_column(results: Sequence[Event], room: int, look: Look) -> int:
+    """Cells of the column of changes: what the longest of them leaves over is for why they have no number."""
+    longest = max((width(_what(event, look)) for event in results), default=0)
+    return max(_LEAST_CHANGE, min(longest + GAP, _change_room(room)))
+
+
+def _header(column: int) -> Line:
+    text = f"{'':{_TIME}}{'changed':<{column}}{'predicted':<{_PREDICTED}}measured"
     return (Span(text, "label"),)
 
 
-def _row(event: Event, room: int, look: Look) -> Line:
+def _row(event: Event, room: int, column: int, look: Look) -> Line:
     """An event with its prediction and its measurement in columns."""
     head = (_time(event), *_what(event, look))
-    left = _TIME + _change_room(room)
+    left = _TIME + column
     if event.effect is None and event.predicted is None:
         return shortened(head, room, look.ellipsis)
     changed = fitted(shortened(head, left - 1, look.ellipsis), left)

@@ -134,7 +134,8 @@ def _next_unknown(context: Context, room: int) -> Line:
         text = "- what a change would buy is not predicted from phase shares"
         return (Span("next ", "label"), Span(text, "unknown")) if room >= len(text) + 5 else ()
     if snapshot.explanation.ranking is None:
-        text = f"- {snapshot.explanation.why_no_ranking}"
+        why = snapshot.explanation.why_no_ranking
+        text = f"- {why[:1].lower()}{why[1:]}"
     else:
         text = "nothing is predicted to gain beyond doubt"
     told = shortened(said(printable(text)), room - 5, context.look.ellipsis)
