@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stackscope.analysis.ledger import Ledger
@@ -84,6 +84,7 @@ def test_more_context_never_predicts_less_time(kind: str, shape: Shape, which: i
 @given(kinds, shapes(), st.integers(1, 20_000))
 @settings(deadline=None)
 def test_more_idle_cells_never_predict_less_time(kind: str, shape: Shape, more: int) -> None:
+    assume(shape.rows > 1)  # Threads share the cells of a single row, and where they lie decides how evenly.
     model = model_of(kind)
     own = sum(cached + new for cached, new in shape.spans)
     few, many = (msgspec.structs.replace(shape, cells=own + extra) for extra in (0, more))

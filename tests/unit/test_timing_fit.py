@@ -100,6 +100,39 @@ class TestKnownAnswers:
         model = fitted(machine, slow, machine.calibrated())
         assert model.terms(rows_shape(64)).forward == pytest.approx(1.2 * machine.rows_ns(64), rel=0.04)
 
+    def test_a_kind_of_steps_that_the_calibration_has_wrong_corrects_it(self) -> None:
+        """Steps of three rows take 1.4 times what they should, beside four other kinds that take what they should: they
+        are no outliers, because they agree with each other."""
+        machine = Machine()
+        steps: list[StepRecord] = []
+        for index in range(400):
+            rows = (3, 16, 32, 64, 128)[index % 5]
+            step = machine.step(
+                index, ((100, rows),), (rows,), noise=(1.4 if rows == 3 else 1.0) * (1 + index % 7 / 500)
+            )
+            steps.append(step)
+        model = fitted(machine, steps, machine.calibrated())
+        assert model.terms(rows_shape(3, 100)).forward == pytest.approx(1.4 * machine.rows_ns(3, 100), rel=0.06)
+        assert model.terms(rows_shape(64, 100)).forward == pytest.approx(machine.rows_ns(64, 100), rel=0.06)
+
+    def test_weights_that_left_the_near_caches_add_the_same_to_every_forward(self) -> None:
+        """Half a millisecond more in each, which is half of a row alone and a fiftieth of 128 rows."""
+        machine = Machine()
+        cold_ns = 500_000
+        steps = [
+            msgspec.structs.replace(step, phases=msgspec.structs.replace(
+                step.phases, decode=step.phases.decode + cold_ns), cpu_ns=(step.cpu_ns or 0) + 2 * cold_ns)
+            for step in machine.traffic(400) if step.rows <= 8
+        ]  # fmt: skip
+        ceilings = msgspec.structs.replace(machine.calibrated(), fits_cache=True)
+        model = fitted(machine, steps, ceilings)
+        for rows in (1, 4, 64, 128, 512):
+            expected = machine.rows_ns(rows) + cold_ns
+            assert model.terms(rows_shape(rows)).forward == pytest.approx(expected, rel=0.05)
+        # Where the weights stream from memory anyway, a factor is likelier.
+        streaming = fitted(machine, steps, machine.calibrated())
+        assert streaming.terms(rows_shape(512)).forward > 1.05 * machine.rows_ns(512)
+
 
 class TestDrift:
     """Steps of the same kinds in eight windows of five seconds, each window with a level of its own."""

@@ -11,11 +11,11 @@ from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.design import COLUMNS_OF, Design, by_parameter, times_of
 from stackscope.analysis.timing.drawing import Belief, Load, latent
 from stackscope.analysis.timing.fit import Fit
-from stackscope.analysis.timing.forwards import COLUMNS, ForwardDesign
+from stackscope.analysis.timing.forwards import COLUMNS, ForwardDesign, _strangers
 from stackscope.analysis.timing.products import multiplied, squared
 from stackscope.analysis.timing.sampled import MOST, PER_KIND, Kept, Sampled, kind_of
 from stackscope.analysis.timing.shapes import Shape
-from stackscope.analysis.timing.solving import NO_DATA, Data, Prior, solve
+from stackscope.analysis.timing.solving import NO_DATA, Data, Prior, among_alike, solve
 from stackscope.records import DraftForward, LayerSummary, ModelSummary, SlotWork, TensorClass, Ubatch
 from tests.unit.record_builders import make_model, make_step
 from tests.unit.timing_machines import CONFIG, Machine
@@ -119,6 +119,28 @@ class TestColumns:
         assert two["weights/compute"] == pytest.approx(4 * 160_000 / 8 * 1.5 / body)
 
 
+class TestStrangers:
+    """Pairs that a tile computes for rows of other sequences."""
+
+    def test_all_rows_of_a_tile_go_through_the_cells_of_all_its_sequences(self) -> None:
+        """Two rows decode behind 300 tokens each, 62 begin a prompt: 2 × (301 + 62) + 62 × 602."""
+        assert _strangers(((300, 1), (300, 1), (0, 62)), 10_000, None) == 2 * (301 + 62) + 62 * 602
+
+    def test_other_tiles_do_not(self) -> None:
+        """Of 256 rows the first 64 share a tile with one that decodes; the other 192 are alone in theirs."""
+        assert _strangers(((300, 1), (0, 255)), 10_000, None) == 1 * 255 + 63 * 301
+
+    def test_a_shared_cell_is_one(self) -> None:
+        """Both have the same 300 cells, and 32 of their own: a row meets no more than the other's 32."""
+        assert _strangers(((300, 32), (300, 32)), 364, None) == 64 * 32
+
+    def test_a_window_keeps_no_more_than_its_own(self) -> None:
+        assert _strangers(((5000, 1), (0, 63)), 10_000, 512) == 1 * 63 + 63 * 513
+
+    def test_a_sequence_by_itself_meets_none(self) -> None:
+        assert _strangers(((100, 200),), 10_000, None) == 0
+
+
 class TestDesign:
     def test_a_recorded_step_has_the_shape_of_its_work(self) -> None:
         work = (
@@ -195,6 +217,13 @@ class TestSolving:
         found = solve(Prior(np.ones(2), np.ones(2), np.zeros((0, 2)), 1.0), NO_DATA, Data(columns, times, np.zeros(80)))
         assert found.mean[1] == 0.0
         assert found.mean[0] > 0.0
+
+    def test_an_outlier_is_a_step_that_differs_from_those_alike(self) -> None:
+        """Nine steps of one kind that agree on 0.5, one that does not; and two of another, too few to be believed."""
+        residuals = np.array([0.5] * 9 + [2.0, 0.7, 0.7])
+        found = among_alike(residuals, np.array([0] * 10 + [1, 1]))
+        assert found == pytest.approx([0.0] * 9 + [1.5, 0.7, 0.7])
+        assert among_alike(residuals, None) == pytest.approx(residuals)
 
 
 class TestDrawing:

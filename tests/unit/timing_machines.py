@@ -89,8 +89,14 @@ class Machine:
         )
 
     def attention_ns(self, spans: Sequence[tuple[int, int]], cells: int) -> float:
-        """Every pair that the mask leaves, and every cell of the padded span, whosever it is."""
+        """Every pair that the mask leaves, and every cell of the padded span, whosever it is.
+
+        In tiles of 64 rows, all of a tile's rows attend to the cells of all its sequences, and the mask undoes that.
+        """
         total = 0.0
+        owners = [index for index, (_, new) in enumerate(spans) for _ in range(new)]
+        tiles = [owners[first : first + 64] for first in range(0, len(owners), 64)] if len(owners) >= 64 else []
+        strangers = sum(sum(spans[other]) for tile in tiles for own in tile for other in set(tile) - {own})
         heads = sum(layer.heads for layer in self.model.layers)
         span = -(-max(cells, max(cached + new for cached, new in spans)) // 256) * 256
         is_split = self.shares_rows and spans[0][1] == 1 and len(spans) == 1 and span >= 512
@@ -100,8 +106,8 @@ class Machine:
                 used = max(cells, spans[0][0] + 1)
                 early = max(0, span // 2 - (used - pairs))
                 pairs = 2 * max(early, pairs - early)
-            total += group.flops_per_pair * pairs / self.pair_flops
-        return 1e9 * (total + heads * span * sum(new for _, new in spans) / self.scanned_per_s)
+            total += group.flops_per_pair * (pairs + strangers) / self.pair_flops
+        return 1e9 * (total + heads * (span * sum(new for _, new in spans) - strangers) / self.scanned_per_s)
 
     def forward_ns(self, spans: Sequence[tuple[int, int]], passes: Sequence[Ubatch], cells: int = 0) -> float:
         cells = cells or sum(cached + new for cached, new in spans)

@@ -49,7 +49,7 @@ class Belief(NamedTuple):
         used = np.flatnonzero(np.any(self.root != 0.0, axis=0))
         drawn = np.tile(self.mean, (n, 1))
         if len(used):
-            names = (*self.names, "level")
+            names = (*self.names, "level", "cold")
             normal = np.stack([latent(f"{self.origin} {names[index]}", n, seed) for index in used], axis=1)
             drawn = np.maximum(drawn + multiplied(normal, self.root[:, used].T), 0.0)
         for load in self.loads:

@@ -8,6 +8,7 @@ import msgspec
 
 from stackscope.analysis.ledger import Ledger
 from stackscope.analysis.ledgers import Pricing
+from stackscope.analysis.offload import computes_on_gpu, has_gpu
 from stackscope.analysis.timing.design import Design, times_of
 from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
@@ -34,9 +35,6 @@ REFIT_NS: Final = 4_000_000_000
 EAGER: Final = 400
 """Until so many steps were seen, every tenth more is worth a fit."""
 
-GPUS: Final = ("CUDA", "ROCm", "Vulkan", "Metal", "SYCL")
-"""Backends of the library that compute on a GPU, as its description names them."""
-
 
 class Fit:
     """Takes steps in their order, in bounded memory; what it knows at any time is a `TimeModel`."""
@@ -57,8 +55,7 @@ class Fit:
     @classmethod
     def of(cls, header: Header) -> Fit:
         """For a session, before its first step; `begin` is still to be called."""
-        library = header.library or ""
-        return cls(header.ceilings, header.other_ceilings, is_gpu=any(name in library for name in GPUS))
+        return cls(header.ceilings, header.other_ceilings, is_gpu=has_gpu(header.library))
 
     def begin(self, config: EngineConfig | None, pricing: Pricing) -> None:
         """The configuration that the steps from here on ran under. `None`, or no geometry: they teach nothing."""
@@ -126,8 +123,7 @@ class Fit:
     def _on_gpu(self, config: EngineConfig) -> bool:
         if self._is_gpu is not None:
             return self._is_gpu and config.gpu_layers != 0
-        libraries = [one.conditions.library for one in self._all]
-        return config.gpu_layers != 0 and any(name in text for text in libraries for name in GPUS)
+        return any(computes_on_gpu(one.conditions.library, config) for one in self._all)
 
 
 class _Conditions:

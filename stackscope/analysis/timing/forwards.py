@@ -46,6 +46,8 @@ PARAMETERS: Final = (
 """`weights`, `head.1`, `fixed.*` and the increments are nanoseconds each time; `pair.*` and `far.*` per million FLOPs
 of query–key pairs, `scan.*` per million cells × rows × query heads, `read` and `state` per million bytes."""
 
+WEIGHTS: Final = PARAMETERS.index("weights")
+
 
 class Columns(NamedTuple):
     """Columns of a design matrix: which parameter each belongs to, and the term that it is shown under."""
@@ -163,6 +165,9 @@ class ForwardDesign:
                 made[_AT["pair.row"]] += flops * near
                 made[_AT["scan.row"]] += heads * min(PAD, own) / _MEGA
                 own = max(0.0, own - PAD)
+            if regime == "tile" and self._is_unified and len(spans) > 1:
+                strangers = min(int(foreign), _strangers(spans, occupied, None if self._is_full else group.window))
+                pairs, foreign = pairs + strangers, foreign - strangers
             made[_AT[f"pair.{regime}"]] += flops * (pairs - near)
             scan = _AT[f"scan.{regime}"]
             made[scan] += heads * own / _MEGA
@@ -215,6 +220,28 @@ def _heads(ledger: Ledger) -> tuple[int, ...]:
         if layer.kv_heads > 0:
             sums[layer.window] = sums.get(layer.window, 0) + layer.heads
     return tuple(sums[group.window] for group in ledger.groups)
+
+
+def _strangers(spans: Sequence[tuple[int, int]], occupied: int, limit: int | None) -> int:
+    """Pairs of a row and a cell of another sequence that are computed and then masked.
+
+    A tile goes through the cells of every sequence that has a row in it, with all of its rows; tiles of cells that all
+    of its rows mask are passed over. Of cells that sequences share there is one: they have no more than are `occupied`.
+    `limit`: cells that a sequence keeps of what is cached.
+    """
+    total = begin = 0
+    tiles: dict[int, list[tuple[int, int]]] = {}
+    for cached, new in spans:
+        cells = (cached if limit is None else min(cached, limit)) + new
+        end = begin + new
+        for tile in range(begin // TILE_ROWS, -(-end // TILE_ROWS)):
+            rows = min(end, (tile + 1) * TILE_ROWS) - max(begin, tile * TILE_ROWS)
+            tiles.setdefault(tile, []).append((rows, cells))
+        begin = end
+    for members in tiles.values():
+        cells_of_all = min(occupied, sum([cells for _, cells in members]))
+        total += sum([rows * max(0, cells_of_all - cells) for rows, cells in members])
+    return total
 
 
 def _beyond(spans: Sequence[tuple[int, int]], tokens: int, window: int | None) -> float:

@@ -74,7 +74,8 @@ class Sampled:
         self._passed_ns += taken_ns
         if seen > FIRST and (self._passed_ns < PAUSE_NS or (seen > PER_KIND and seen % (seen // PER_KIND) != 0)):
             return False
-        self._passed_ns = 0
+        # What is left of a long step goes to the next: else a short one that always follows a long one were never kept.
+        self._passed_ns = min(max(0, self._passed_ns - PAUSE_NS), PAUSE_NS)
         return True
 
     def keep(self, kind: Kind, one: Kept) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 from stackscope.analysis.timing.products import squared
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from stackscope.analysis.timing.curves import Floats
 
 ROUNDS: Final = 10
@@ -26,7 +28,7 @@ LEAST_SCALE: Final = 0.004
 USUAL_SCALE: Final = 0.05
 """What single steps of a machine that does nothing else stray by (ln, standard deviation)."""
 FEW: Final = 8
-"""So many steps say as much of their spread as is known beforehand."""
+"""So many steps say as much of their spread as is known beforehand; and so many alike ones are no accident."""
 
 MAD: Final = 1.4826
 """Median absolute deviation to standard deviation, of normal errors."""
@@ -51,10 +53,17 @@ class Prior(NamedTuple):
     """Standard deviation of the logarithm of a factor common to all means, which the data is asked for first."""
     slower: float = 0.12
     """How much steps are slower than a calibration (ln, standard deviation), before any was seen."""
+    colder: tuple[int, float] | None = None
+    """(parameter, ns): the one that a forward among others has more of than one of many in a row, and by how much
+    (standard deviation): its weights left the processor's nearer caches. `None`: none."""
 
     def scaled(self, factor: float) -> Prior:
         """With every time multiplied by a factor."""
         return self._replace(mean=self.mean * factor, sd=self.sd * factor, likeness=self.likeness / factor)
+
+    def warmth(self, columns: Floats) -> Floats:
+        """(n,) how often each row has what is `colder`."""
+        return np.zeros(len(columns)) if self.colder is None else columns[:, self.colder[0]]
 
 
 class Data(NamedTuple):
@@ -66,6 +75,8 @@ class Data(NamedTuple):
     """(n,) ns, positive."""
     sd: Floats
     """(n,) known standard deviation of their logarithms; 0 where only the residuals tell."""
+    kinds: NDArray[np.intp] | None = None
+    """(n,) which of them did alike work, counted from 0. `None`: nothing is known of that."""
 
 
 class Posterior(NamedTuple):
@@ -73,7 +84,7 @@ class Posterior(NamedTuple):
 
     mean: Floats
     root: Floats
-    """(parameters, parameters + 1): its product with standard normal numbers is a draw's deviation from the mean."""
+    """(parameters, parameters + 2): its product with standard normal numbers is a draw's deviation from the mean."""
     scale: float | None
     """Standard deviation of ln(measured ÷ predicted), outliers left out. `None`: there were no steps."""
     level: float
@@ -95,21 +106,21 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     """The parameters that explain calibration and steps best, given what is believed.
 
     The relative errors are minimised. What else goes on beside steps makes all of them slower than a calibration by a
-    common factor, which is a parameter of its own: the calibration says how the curve goes where no steps were, and
-    the steps say how high it lies.
+    common factor, which is a parameter of its own, and what its cold caches add to each is another: the calibration
+    says how the curve goes where no steps were, and the steps say how high it lies.
     """
-    start = np.append(prior.mean, 1.0)
+    start = np.append(prior.mean, (1.0, 0.0))
     if len(calibration.times):
         start = _iterate(prior, calibration, NO_DATA, start)[0]
     if len(steps.times):
-        factor = _level(steps, start[:-1], prior.slower if len(calibration.times) else prior.level_sd)
+        factor = _level(steps, start[:-2], prior.slower if len(calibration.times) else prior.level_sd)
         prior = prior.scaled(factor)
-        start = np.append(start[:-1] * factor, 1.0 + np.log(factor))
+        start = np.append(start[:-2] * factor, (1.0 + np.log(factor), 0.0))
     theta, weights, scale = _iterate(prior, calibration, steps, start)
     root = _root(prior, calibration, steps, theta, weights)
-    found = theta[:-1]
+    found = theta[:-2]
     residuals = np.log(steps.times / _predicted(steps.columns, found)) if len(steps.times) else np.zeros(0)
-    level = float(np.exp(theta[-1] - 1.0))
+    level = float(np.exp(theta[-2] - 1.0))
     return Posterior(found, root, scale if len(steps.times) else None, level, residuals)
 
 
@@ -118,6 +129,21 @@ def scale_of(residuals: Floats) -> float:
     spread = MAD * float(np.median(np.abs(residuals - np.median(residuals))))
     n = len(residuals)
     return max(LEAST_SCALE, float(np.sqrt((FEW * USUAL_SCALE**2 + n * spread**2) / (FEW + n))))
+
+
+def among_alike(residuals: Floats, kinds: NDArray[np.intp] | None) -> Floats:
+    """How far each step is from those that did alike work, where there are enough of them; else from the prediction.
+
+    An outlier is a step that took longer than others do for the same. Where all of a kind are off it is the prediction
+    that is wrong, and they are what has to change it, however few kinds agree with them.
+    """
+    if kinds is None:
+        return residuals
+    apart = residuals.copy()
+    for kind in np.flatnonzero(np.bincount(kinds) >= FEW):
+        of_kind = kinds == kind
+        apart[of_kind] -= np.median(residuals[of_kind])
+    return apart
 
 
 def _level(steps: Data, theta: Floats, sd: float) -> float:
@@ -136,17 +162,17 @@ def _predicted(columns: Floats, theta: Floats) -> Floats:
 def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tuple[Floats, Floats, float]:
     """Reweighted least squares from a start; the parameters, the steps' weights, and the scale of their residuals.
 
-    The last parameter is 1 + ln(steps ÷ calibration).
+    The last but one parameter is 1 + ln(steps ÷ calibration), the last one what steps have more of `Prior.colder`.
     """
     unit = _unit(prior, steps)
     weights, scale = np.ones(len(steps.times)), LEAST_SCALE
     for nth in range(ROUNDS):
         is_gentle = nth < GENTLE_ROUNDS
         if len(steps.times):
-            residuals = np.log(steps.times / _predicted(steps.columns, theta[:-1]))
+            residuals = among_alike(np.log(steps.times / _predicted(steps.columns, theta[:-2])), steps.kinds)
             scale = scale_of(residuals)
             weights = _weights(residuals / scale, is_gentle=is_gentle)
-        matrix, target = _system(prior, calibration, steps, theta[:-1], weights, scale)
+        matrix, target = _system(prior, calibration, steps, theta, weights, scale)
         found = _non_negative(matrix, target, unit)
         change = float(np.max(np.abs(found - theta) / (unit + _ZERO)))
         theta = found
@@ -157,7 +183,8 @@ def _iterate(prior: Prior, calibration: Data, steps: Data, theta: Floats) -> tup
 
 def _unit(prior: Prior, steps: Data) -> Floats:
     """What the parameters are counted in. Without steps there is nothing that the level could be told from."""
-    return np.append(prior.sd, prior.slower if len(steps.times) else _HELD)
+    cold = _HELD if prior.colder is None or not len(steps.times) else prior.colder[1]
+    return np.append(prior.sd, (prior.slower if len(steps.times) else _HELD, cold))
 
 
 def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
@@ -172,30 +199,31 @@ def _weights(deviations: Floats, *, is_gentle: bool) -> Floats:
 def _system(
     prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats, scale: float
 ) -> tuple[Floats, Floats]:
-    """Normal matrix and right-hand side of the linear problem whose solution is the next guess, in units of `prior.sd`
-    and, for the level that stands last, of `prior.slower`.
+    """Normal matrix and right-hand side of the linear problem whose solution is the next guess, in units of `_unit`.
 
     ln(t) is linear in the parameters near the last guess p: ln(t/p) ≈ (t − p)/p, so that a time of measured logarithm
     counts as p·(1 + ln(t/p)). The prior keeps the matrix well away from being singular.
     """
     unit = _unit(prior, steps)
     matrix = np.eye(len(unit))
-    matrix[:-1, :-1] += squared(prior.likeness * prior.sd)
-    target = np.append(prior.mean, 1.0) / unit
+    matrix[:-2, :-2] += squared(prior.likeness * prior.sd)
+    target = np.append(prior.mean, (1.0, 0.0)) / unit
     if len(calibration.times):
-        by = _predicted(calibration.columns, theta)
+        warm = prior.warmth(calibration.columns)
+        by = np.maximum(calibration.columns @ theta[:-2] - warm * theta[-1], 1.0)
         logs = np.log(calibration.times / by)
         firm = _weights((logs - np.median(logs)) / (calibration.sd + 0.03), is_gentle=True) / calibration.sd
-        rows = np.concatenate((calibration.columns / by[:, None], -np.ones((len(by), 1))), axis=1)
+        ends = np.stack((-np.ones(len(by)), -warm / by), axis=1)
+        rows = np.concatenate((calibration.columns / by[:, None], ends), axis=1)
         rows *= unit * firm[:, None]
         matrix += squared(rows)
         target = target + rows.T @ (logs * firm)
     if len(steps.times):
-        by = _predicted(steps.columns, theta)
+        by = _predicted(steps.columns, theta[:-2])
         firm = weights / (scale * np.sqrt(KINSHIP))
         rows = steps.columns * prior.sd * (firm / by)[:, None]
-        matrix[:-1, :-1] += squared(rows)
-        target[:-1] += rows.T @ ((1.0 + np.log(steps.times / by)) * firm)
+        matrix[:-2, :-2] += squared(rows)
+        target[:-2] += rows.T @ ((1.0 + np.log(steps.times / by)) * firm)
     return matrix, target
 
 
@@ -226,15 +254,17 @@ def _non_negative(matrix: Floats, target: Floats, unit: Floats) -> Floats:
 
 
 def _root(prior: Prior, calibration: Data, steps: Data, theta: Floats, weights: Floats) -> Floats:
-    """A square root of the covariance of those parameters that are not held at zero; the level has a column only."""
+    """A square root of the covariance of those parameters that are not held at zero; the last two are columns only."""
     unit = _unit(prior, steps)
     n = len(theta)
     free = np.flatnonzero(theta > _ZERO * unit)
     root = np.zeros((n, n))
-    matrix, _ = _system(prior, calibration, steps, theta[:-1], weights, 1.0)
+    matrix, _ = _system(prior, calibration, steps, theta, weights, 1.0)
     lower, scale = _factor(matrix[np.ix_(free, free)])
     root[np.ix_(free, free)] = np.linalg.inv(lower).T * (scale * unit[free])[:, None]
     if len(steps.times) == 0:
-        root[:, -1] += prior.slower * theta
-    made: Floats = root[:-1]
+        root[:, -2] += prior.slower * theta
+        if prior.colder is not None:
+            root[prior.colder[0], -1] += prior.colder[1]
+    made: Floats = root[:-2]
     return made
