@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stackscope.analysis.ledger import Ledger
+from stackscope.analysis.offload import computes_on_gpu
 
 if TYPE_CHECKING:
     from stackscope.records import ConfigEvent, Header, ModelSummary
@@ -17,7 +18,7 @@ class Pricing(NamedTuple):
     target: Ledger | None = None
     draft: Ledger | None = None
     threads: int | None = None
-    """Engine threads."""
+    """Engine threads that compute. `None` also where a GPU does: their CPU time is no share of the forwards' then."""
 
 
 UNPRICED = Pricing()
@@ -31,6 +32,7 @@ class Ledgers:
         """The target in force. `None`: not known."""
         self.draft: ModelSummary | None = None
         """The draft model whose geometry is known, in use or not. `None`: not known."""
+        self._library: str | None = None
         self._draft_name: str | None = None
         """What the configuration calls the draft model whose geometry is known."""
         self._known: list[tuple[tuple[ModelSummary, KvType, KvType], Ledger | None]] = []
@@ -43,7 +45,7 @@ class Ledgers:
 
     def begin(self, header: Header) -> Pricing:
         """Take the header; the cost of what it starts with."""
-        self.model = header.model
+        self.model, self._library = header.model, header.library
         if header.draft_model is not None:
             self.draft = header.draft_model
             self._draft_name = header.draft_model.path if header.config is None else header.config.draft_model
@@ -63,7 +65,8 @@ class Ledgers:
         target = None if self.model is None else self._ledger(self.model, config)
         has_draft = self.draft is not None and config.draft_model == self._draft_name
         draft = self._ledger(self.draft, config) if self.draft is not None and has_draft else None
-        return Pricing(target, draft, config.threads)
+        threads = None if computes_on_gpu(self._library, config) else config.threads
+        return Pricing(target, draft, threads)
 
     def _ledger(self, model: ModelSummary, config: EngineConfig) -> Ledger | None:
         """The ledger of a model. `None`: its summary contradicts itself, and nothing can be said of its cost."""

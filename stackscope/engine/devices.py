@@ -31,6 +31,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bytes. `None`: not told."""
     memory_total: int | None = None
 
+    @property
+    def is_gpu(self) -> bool:
+        return self.type in ("gpu", "integrated gpu")
+
 
 class _Properties(ctypes.Structure):
     """`ggml_backend_dev_props`, with room behind what is read for capabilities that later versions add."""

@@ -114,9 +114,11 @@ def start_library() -> None:
 
 
 def library_description() -> str:
-    """Binding version and the CPU features and backends in use, one line."""
+    """Binding version, the CPU features and backends in use, and the GPUs that it can offload to, one line."""
     info = low.llama_print_system_info().decode(errors="replace").strip()
-    return f"llama-cpp-python {llama_cpp.__version__} | {info}"
+    gpus = [device.name for device in devices() if device.is_gpu]  # Not every backend tells of its features.
+    said = f" offloads to {', '.join(gpus)} |" if gpus else ""
+    return f"llama-cpp-python {llama_cpp.__version__} | {info}{said}"
 
 
 def library_folder() -> Path:

@@ -214,6 +214,40 @@ def test_a_gpu_build_that_computes_on_the_processor_is_said_without_blaming_the_
     assert gpu_note(evidence) == "CPU backend; GPU idle is expected: no layer is on a GPU"
 
 
+GPU_LIBRARIES = (
+    "llama-cpp-python 0.3.36 | CUDA : ARCHS = 900 | USE_GRAPHS = 1 | CPU : AVX2 = 1 |",
+    "llama-cpp-python 0.3.36 | CPU : AVX2 = 1 | offloads to Vulkan0 |",
+)
+
+
+@pytest.mark.parametrize("library", GPU_LIBRARIES)
+def test_threads_that_wait_for_a_gpu_are_neither_stopped_nor_starved(library: str) -> None:
+    # The threads spin for a while and then sleep until the GPU is done: on a processor that is a process being stopped.
+    def run(library: str) -> Watch:
+        watch = Watch(simulated.Machine(Load(output=200), library=library))
+        watch.run(12, Disturbance(sleep=0.9))
+        watch.run(12, Disturbance(sleep=0.3))
+        return watch
+
+    assert run(CPU_LIBRARY).namings[-1].name == "throttle"
+    watch = run(library)
+    naming = watch.namings[-1]
+    assert naming.name == "weight bandwidth"
+    assert watch.evidence.machine.cpu_share is None
+    said = {line.cause: line.against for line in naming.rejected}
+    assert said["CPU starvation"] == "the forwards run on a GPU, for which the threads wait"
+
+
+@pytest.mark.parametrize("library", GPU_LIBRARIES)
+def test_a_slower_processor_does_not_throttle_a_gpu(library: str) -> None:
+    watch = Watch(simulated.Machine(Load(output=200), library=library))
+    watch.run(12)
+    naming = watch.run(12, Disturbance(reads_probe=0.4))
+    assert naming.name == "weight bandwidth"
+    said = {line.cause: line.against for line in naming.rejected}
+    assert said["external bandwidth contention"] == "the forwards read the GPU's own memory, which no probe does"
+
+
 # 56: the peak is not known.
 
 

@@ -36,7 +36,9 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     rows = evidence.rows_share
     is_flat = rows is not None and rows.value <= FLAT_ROWS
     is_at_roof = at_roof is not None and NEAR_ROOF <= at_roof <= BEYOND_ROOF
-    doubt = None if is_at_roof else evidence.unknown.get("weights")
+    doubt = evidence.unknown.get("weights")
+    if doubt is not None and _is_reading(evidence):
+        doubt = None
     if doubt is None and not is_flat and not is_at_roof:
         near = "reading is not near the measured ceiling" if at_roof is not None else _why_no_share(roofs)
         doubt = f"rows make up more of the step than weights do, and {near}"
@@ -56,6 +58,14 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
         counterfactual=without(evidence, amount),
         falsifier="fewer bits per weight leave the step as it is, or a slower memory does not slow it",
     )  # fmt: skip
+
+
+def _is_reading(evidence: Evidence) -> bool:
+    """Whether whole forwards read their weights at near the ceiling: so much is measured even where the data do not
+    separate the weights from the rest, whose own rate is then that of the ceiling by assumption."""
+    roofs = evidence.roofs
+    share = _share_of(_rate(roofs.weight_bytes, evidence.times.forward), roofs.bandwidth)
+    return share is not None and NEAR_ROOF <= share <= BEYOND_ROOF
 
 
 def _whence(size: float | None, evidence: Evidence) -> str | None:

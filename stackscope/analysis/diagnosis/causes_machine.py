@@ -85,7 +85,8 @@ def throttle(evidence: Evidence, slices: Slices) -> Claim:
     quota, clocks = machine.throttled, machine.clocks_held
     has_quota = quota is not None and quota >= QUOTA
     is_held = bool(clocks) and clocks[0][1] >= QUOTA
-    is_slower = machine.compute is not None and machine.compute < SLOWER and not _competes(machine)
+    is_probed = machine.compute is not None and not evidence.is_on_gpu
+    is_slower = is_probed and (machine.compute or 0.0) < SLOWER and not _competes(machine)
     if not (has_quota or is_held or is_slower or _is_stopped(evidence)):
         return rejected("throttle", _no_throttle(machine), kind="loss")
     if has_quota or _is_stopped(evidence):
@@ -144,6 +145,8 @@ def _competes(machine: Machine) -> bool:
 def cpu_starvation(evidence: Evidence, slices: Slices) -> Claim:
     """The engine's threads are ready and get no core."""
     machine, sigma = evidence.machine, evidence.machine.cpu_share
+    if evidence.is_on_gpu:
+        return rejected("CPU starvation", "the forwards run on a GPU, for which the threads wait", kind="loss")
     if sigma is None:
         return rejected("CPU starvation", "the CPU time of the forwards is not known", kind="loss")
     if sigma >= HELD_UP:
@@ -176,6 +179,8 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
     """Others read memory too: the engine runs all the time, and what it reads comes more slowly."""
     cause: Cause = "external bandwidth contention"
     machine = evidence.machine
+    if evidence.is_on_gpu:
+        return rejected(cause, "the forwards read the GPU's own memory, which no probe does", kind="loss")
     if machine.read is None:
         return rejected(cause, "no probe says how fast memory is read now and undisturbed", kind="loss")
     if machine.read >= SLOWER:

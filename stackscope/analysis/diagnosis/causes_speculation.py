@@ -121,6 +121,8 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
     doubt = None
     if what == "acceptance":
         doubt = "drafts are rejected too often to judge what they cost"
+    elif what is None and (speculation.acceptance or 0.0) < GOOD_ACCEPTANCE:
+        doubt = "what a round would have to bring is not known, and many drafts are rejected"
     doubt = doubt or contradiction(evidence.responses, "draft")
     verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing"
     return found(

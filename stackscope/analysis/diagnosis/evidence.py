@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope.analysis.diagnosis.responses import Response
+from stackscope.analysis.offload import computes_on_gpu
 from stackscope.analysis.timing.terms import Terms
 from stackscope.records import DelayedPhase, Estimate, ModelSummary
 from stackscope.toggles import EngineConfig
@@ -269,6 +270,11 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What causal probes found, by the phase that they delayed."""
     settling: float = 0.0
     """Share of the steps that were paying for a change."""
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """The forwards run on a GPU, of which probes and CPU time say nothing."""
+        return self.config is not None and computes_on_gpu(self.library, self.config)
 
     @property
     def step_ns(self) -> float:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from stackscope import units
 from stackscope.analysis.diagnosis import stalls
 from stackscope.analysis.ledger import Ledger
+from stackscope.analysis.offload import has_gpu
 from stackscope.records import Ubatch
 
 if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.evidence import Evidence
     from stackscope.records import ModelSummary
 
-_GPU_BACKENDS: Final = re.compile(r"\b(CUDA|ROCm|HIP|Vulkan|Metal|SYCL|CANN|MUSA|OpenCL)\b")
 _HAS_BACKEND: Final = re.compile(r"\bCPU\b")
 _ONE: Final = Ubatch(1, 1)
 NOTICEABLE: Final = 1.2
@@ -29,7 +29,7 @@ def gpu_note(evidence: Evidence) -> str | None:
     if not machine.gpus or machine.gpus_used is None or machine.gpus_used > 0:
         return None
     library = evidence.library or ""
-    is_cpu_build = bool(_HAS_BACKEND.search(library)) and not _GPU_BACKENDS.search(library)
+    is_cpu_build = bool(_HAS_BACKEND.search(library)) and not has_gpu(library)
     asked = evidence.config is not None and evidence.config.gpu_layers != 0
     if is_cpu_build:
         why = "this build of the inference library computes on the processor only"
