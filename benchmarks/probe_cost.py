@@ -2,8 +2,8 @@
 
 *Cost*: GPUs are read ten times a second (the application does it five times), of which what changes slowly once a
 second; host and engine process once a second, and for comparison ten times as well, by a process that does nothing
-else. The GPU is an H100 as the tests play it, so that the driver's binding runs as it would; what its driver takes is
-not in the figure.
+else, less what that process takes without looking. The GPU is an H100 as the tests play it, so that the driver's
+binding runs as it would; what its driver takes is not in the figure.
 
 *Speed*: one engine process, and stretches of work with GPUs read ten times a second and the host once, and without, in
 a random order and then in its reverse. A second side without (`off again`) shows what the method makes of no
@@ -72,24 +72,32 @@ def sampling(process: EngineProcess, taken: list[HardwareSample], host_period_ns
 
 
 def watch(process: EngineProcess, seconds: float, host_period_ns: int) -> list[str]:
-    """A row on what it costs to look for so long."""
+    """A row on what it costs to look for so long: CPU time of this process, less what it takes without looking."""
     taken: list[HardwareSample] = []
+    idle, was_quiet = _spent(process, seconds)
     with sampling(process, taken, host_period_ns):
         time.sleep(0.5)  # What opening the driver takes is paid once.
-        n_before, cpu_ns, begun_ns = len(taken), time.process_time_ns(), time.monotonic_ns()
-        foreign = Neighbours([process.pid]).watch(lambda: time.sleep(seconds))
-        cpu_ns, wall_ns = time.process_time_ns() - cpu_ns, time.monotonic_ns() - begun_ns
+        n_before = len(taken)
+        busy, is_quiet = _spent(process, seconds)
         seen = taken[n_before:]
     gpus = seen[-1].gpus or () if seen else ()
-    share = cpu_ns / wall_ns
-    is_quiet = foreign is not None and foreign < QUIET_SHARE
+    share = busy - idle
+    is_quiet = is_quiet and was_quiet
     told = sum(1 for gpu in gpus if gpu.dram_share is not None)
     return [
         f"{1e9 / GPU_PERIOD_NS:.0f}, {len(gpus)} of them, {told} with GPM",
-        f"{len(seen) / wall_ns * 1e9:.1f}",
+        f"{len(seen) / seconds:.1f}",
         f"{share:.2%}",
         (f"≤ {GOAL:.1%}: " + ("met" if share <= GOAL else "missed")) if is_quiet else "NOT QUIET",
     ]
+
+
+def _spent(process: EngineProcess, seconds: float) -> tuple[float, bool]:
+    """(CPU time of this process ÷ wall time, whether nobody else used the CPUs) over some seconds of waiting."""
+    cpu_ns, begun_ns = time.process_time_ns(), time.monotonic_ns()
+    foreign = Neighbours([process.pid]).watch(lambda: time.sleep(seconds))
+    share = (time.process_time_ns() - cpu_ns) / (time.monotonic_ns() - begun_ns)
+    return share, foreign is not None and foreign < QUIET_SHARE
 
 
 def switched(arm: EngineArm, batch: int, args: argparse.Namespace) -> list[Round]:

@@ -104,13 +104,13 @@ class Device:
         take, nvml, handle = self._fast.take, self._nvml, self._handle
         self._fast.begin(now_ns)
         take("utilisation", self._utilisation.read)
-        take("memory_busy", self._memory_busy.read)
         take("sm_clock_mhz", partial(nvml_readings.clock_mhz, nvml, handle, SM_CLOCK))
         take("memory_clock_mhz", partial(nvml_readings.clock_mhz, nvml, handle, MEMORY_CLOCK))
 
     def _read_slow(self, now_ns: int, use: EngineUse) -> None:
         take, nvml, handle = self._slow.take, self._nvml, self._handle
         self._slow.begin(now_ns)
+        take("memory_busy", self._memory_busy.read)  # The driver keeps what it was meanwhile: nothing is missed.
         for field in ("power_w", "power_limit_w", "energy_j", "temperature_c", "fan_share", "throttle"):
             take(field, partial(getattr(nvml_readings, field), nvml, handle))
         read_memory(self._nvml, self._handle, self._slow, has_bus=self._has_bus, root=self._around.root)

@@ -114,7 +114,7 @@ def test_a_lost_gpu_is_not_touched_again_until_the_library_starts_afresh(machine
 
 def test_a_gpu_may_be_lost_at_any_call(machine: Machine) -> None:
     """As many GPUs as a round has calls, each lost at another of them."""
-    n_gpus = 52
+    n_gpus = 48
     scenario = driver(n_gpus + 1) | a10(n_gpus)
     for index in range(n_gpus):
         scenario |= h100(index, calls_until_lost=index)
