@@ -81,9 +81,10 @@ class Judged(NamedTuple):
         return self.error <= math.hypot(math.log(self.predicted / towards), self.noise)
 
 
-def sign_right(judged: Sequence[Judged]) -> Figure:
-    """How often the direction was right, of changes that had one."""
-    clear = [one for one in judged if abs(math.log(one.measured)) > LEAST_CHANGE]
+def sign_right(judged: Sequence[Judged], *, at_all: bool = False) -> Figure:
+    """How often the direction was right, of changes that had one: with the whole interval of what was measured, as
+    visits of the same toggle can differ in direction. `at_all`: by their mean."""
+    clear = [one for one in judged if abs(math.log(one.measured)) - (0.0 if at_all else one.noise) > LEAST_CHANGE]
     return share(sum((one.predicted > 1) == (one.measured > 1) for one in clear), len(clear))
 
 

@@ -69,7 +69,7 @@ SCENARIOS: Final = (
     *(_context(tokens, 5.0) for tokens in CONTEXTS),
     _toggles(
         "toggles lab", (OTHER_WEIGHTS, ONE_THREAD, KV_Q8, NGRAM, DRAFT, DRAFT | KV_Q8, DRAFT | ONE_THREAD),
-        stand="lab", workload=fixed("code", 64, 160, 2), settings={"draft_length": 3},
+        stand="lab", workload=fixed("code", 64, 48, 2), settings={"draft_length": 3},
     ),
     _toggles(
         "toggles lab, eight",
@@ -79,16 +79,16 @@ SCENARIOS: Final = (
     _toggles(
         "toggles drafts",
         (ONE_THREAD, UNDRAFTED, ONE_THREAD | UNDRAFTED, {"draft_length": 7}, {"draft_length": 1}),
-        stand="lab", workload=fixed("code", 64, 160, 1), settings={"speculation": "draft", "draft_length": 3},
+        stand="lab", workload=fixed("code", 64, 48, 1), settings={"speculation": "draft", "draft_length": 3},
     ),
     _toggles(
         "toggles small drafts", (TWO_SLOTS, UNDRAFTED, TWO_SLOTS | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
-        stand="small", workload=fixed("code", 64, 160, 4),
+        stand="small", workload=fixed("code", 64, 48, 4),
         settings={"speculation": "draft", "draft_length": 3, "slots": 4},
     ),
     _toggles(
         "toggles copies", (ONE_SLOT, UNDRAFTED, ONE_SLOT | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
-        stand="lab", workload=fixed("copy", 64, 160, 2),
+        stand="lab", workload=fixed("copy", 64, 48, 2),
         settings={"speculation": "ngram", "draft_length": 3, "slots": 2},
     ),
     _toggles(
@@ -104,7 +104,7 @@ SCENARIOS: Final = (
         ),
     ),
     Scenario(
-        name="toggles short", goal="toggles", stand="lab", workload=fixed("code", 64, 160, 2), is_quick=True,
+        name="toggles short", goal="toggles", stand="lab", workload=fixed("code", 64, 48, 2), is_quick=True,
         blocks=visits((ONE_THREAD, ONE_SLOT, DRAFT), BLOCK_S, rounds=1), settings={"draft_length": 3},
     ),
 )  # fmt: skip

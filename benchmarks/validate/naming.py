@@ -137,7 +137,7 @@ def _causes() -> list[Scenario]:
         *_doses("cache squeeze", "cache thrash", (2048, 1024, 600), _squeezed),
         *_doses("corrupted draft", "low acceptance", (0.2, 0.1, 0.0), _corrupted),
         *_doses("draft = target", "draft overhead", (3, 5, 7), _own_draft),
-        *_doses("long context", "KV and attention", (9216, 11264, 13312), _long_context),
+        *_doses("long context", "KV and attention", (11264, 13312, 15360), _long_context),
         *_doses("idle prefixes", "resident-prefix tax", (8192, 16384, 32768), _idle_prefixes),
         *_doses("long prompts", "prefill interference", (300, 500, 800), _long_prompts),
         *_doses("ragged", "batch fragmentation", (3, 5, 7), _ragged),

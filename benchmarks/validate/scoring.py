@@ -151,6 +151,8 @@ class Scores:
         return [
             Row("single toggles: sign right", figures.sign_right(judged), at_least=0.95,
                 simpler=_simpler(singles, figures.sign_right)),
+            Row("single toggles: sign right, where visits hardly agree on it included",
+                figures.sign_right(judged, at_all=True)),
             Row("single toggles: median |ln error|", figures.median_error(judged), at_most=0.07,
                 simpler=_simpler(singles, figures.median_error)),
             Row("pairs: median |ln error|", figures.median_error(paired), at_most=0.10,
