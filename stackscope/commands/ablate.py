@@ -100,12 +100,8 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
 def _require_cells(plan: Plan) -> None:
     """Raise `ToggleRefusedError` for a cell that is known not to run: a block takes all of them."""
     configs = [plan.config(cell) for cell in plan.cells]
-    # The engine leaves out a prefix cache that a model cannot have.
-    bare = [msgspec.structs.replace(config, prefix_cache=False) for config in configs]
-    rules = Allowances(usable_cores())
-    refused = explained.refusals_of(configs, rules)
-    for place in explained.refusals_of(bare, rules):
-        raise ToggleRefusedError(f"{plan.label(plan.cells[place])}: {refused[place]}")
+    for place, why in explained.refusals_of(configs, Allowances(usable_cores())).items():
+        raise ToggleRefusedError(f"{plan.label(plan.cells[place])}: {why}")
 
 
 def plan_of(given: Mapping[str, object], asked: AblateOptions, *, config: Path | None, maker: ModelMaker) -> Plan:

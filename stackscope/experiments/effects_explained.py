@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stackscope import units
 from stackscope.experiments.basis import Basis, summaries
 from stackscope.experiments.limits import limit_of
@@ -41,7 +43,10 @@ def limits_of(recording: Path) -> str | None:
 
 
 def refusals_of(configs: Sequence[EngineConfig], rules: Allowances) -> dict[int, str]:
-    """Why some of these configurations cannot run, by their place, as far as that is known without trying."""
+    """Why some of these configurations cannot run, by their place, as far as that is known without trying.
+
+    The engine leaves out a prefix cache that a model cannot have: that is no reason.
+    """
     models = summaries({config.model for config in configs})
     drafts = summaries({config.draft_model for config in configs if config.draft_model is not None})
     found = {}
@@ -49,6 +54,7 @@ def refusals_of(configs: Sequence[EngineConfig], rules: Allowances) -> dict[int,
         model = models.get(config.model)
         draft = None if config.draft_model is None else drafts.get(config.draft_model)
         why = None if model is None else rules.refusal(config, model, draft)
-        if why is not None:
+        bare = msgspec.structs.replace(config, prefix_cache=False)
+        if model is not None and why is not None and rules.refusal(bare, model, draft) is not None:
             found[place] = why
     return found

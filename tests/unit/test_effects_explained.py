@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pytest
 
 from stackscope import units
-from stackscope.experiments.effects_explained import limits_of, predictions
+from stackscope.engine.allowances import Allowances
+from stackscope.experiments import effects_explained
+from stackscope.experiments.effects_explained import limits_of, predictions, refusals_of
 from stackscope.experiments.lessons.contracts import LessonCell
 from stackscope.experiments.lessons.foresight import foresee
 from stackscope.experiments.limits import limit_of
-from stackscope.records import Header
+from stackscope.records import Header, LayerSummary
 from stackscope.session.replay import Replay
+from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import WorkloadSpec
-
-if TYPE_CHECKING:
-    from stackscope.toggles import EngineConfig
+from tests.analysis_builders import attention, dense_model
 
 PROFILES: Final = Path(__file__).parents[2] / "profiles"
 CHAT: Final = PROFILES / "chat.jsonl.zst"
@@ -68,3 +69,16 @@ def test_the_limit_of_a_run_in_words(name: str, tmp_path: Path) -> None:
         assert limit.share is not None
         assert words == f"{limit.name} {units.percent(limit.share)}"
     assert limits_of(tmp_path / "none.jsonl.zst") is None
+
+
+def test_a_prefix_cache_that_a_model_cannot_have_keeps_nothing_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine leaves it out; speculation, which was asked for, it does not."""
+    state = LayerSummary(heads=0, kv_heads=0, key_length=0, value_length=0, recurrent_state=1024)
+    recurrent = dense_model(layers=[attention(), state])
+    monkeypatch.setattr(effects_explained, "summaries", lambda paths: dict.fromkeys(paths, recurrent))
+    plain = EngineConfig(model="recurrent.gguf", threads=2)
+    assert plain.prefix_cache
+    drafting = msgspec.structs.replace(plain, speculation="ngram")
+    bare = msgspec.structs.replace(plain, prefix_cache=False)
+    refused = refusals_of([plain, drafting, bare], Allowances(2))
+    assert list(refused) == [1]

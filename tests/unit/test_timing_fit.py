@@ -12,6 +12,7 @@ import pytest
 
 from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.fit import Fit
+from stackscope.analysis.timing.model import origin_of
 from stackscope.analysis.timing.shapes import Shape, one_row
 from stackscope.records import Delay, StepRecord, Ubatch
 from tests.unit.timing_machines import CONFIG, Machine
@@ -132,6 +133,30 @@ class TestKnownAnswers:
         # Where the weights stream from memory anyway, a factor is likelier.
         streaming = fitted(machine, steps, machine.calibrated())
         assert streaming.terms(rows_shape(512)).forward > 1.05 * machine.rows_ns(512)
+
+    def test_what_a_prompt_costs_the_loop_is_not_multiplied_by_its_rows(self) -> None:
+        """Short pieces of eleven rows cost the loop a millisecond each; one of 160 rows does too, and not fifteen."""
+        machine = Machine()
+        steps: list[StepRecord] = []
+        for index in range(300):
+            is_prompt = index % 10 == 0
+            spans = ((300, 11 if is_prompt else 1), (300 + index % 50, 1))
+            step = machine.step(index, spans, (1, 1))
+            longer = msgspec.structs.replace(step.phases, other=step.phases.other + 1_000_000 * is_prompt)
+            steps.append(msgspec.structs.replace(step, phases=longer))
+        model = fitted(machine, steps, machine.calibrated())
+        short, long = (model.terms(Shape(((300, n), (310, 1)), 2, (Ubatch(n + 1, 2),))).host for n in (11, 160))
+        assert short == pytest.approx(1_000_000 + 70_000 + 18_000, rel=0.05)
+        assert long == pytest.approx(short, rel=0.1)
+
+    def test_what_is_drawn_does_not_depend_on_where_the_models_lie(self) -> None:
+        machine = Machine()
+        elsewhere = msgspec.structs.replace(CONFIG, model="/another/folder/synthetic.gguf")
+        of_another = msgspec.structs.replace(CONFIG, model="/models/another.gguf")
+        assert CONFIG.model != elsewhere.model
+        assert origin_of(CONFIG) == origin_of(elsewhere) != origin_of(of_another)
+        model = fitted(machine, machine.traffic(100), machine.calibrated())
+        assert model.beliefs[0].origin == origin_of(CONFIG)
 
 
 class TestDrift:

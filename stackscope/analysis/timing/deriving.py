@@ -17,7 +17,7 @@ from stackscope.analysis.timing.caches import measured_cache, with_cache
 from stackscope.analysis.timing.design import COLUMNS_OF, Design
 from stackscope.analysis.timing.drawing import Belief, Load
 from stackscope.analysis.timing.learning import learn, priors, seen_by
-from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
+from stackscope.analysis.timing.model import Source, TimeModel, conditions_of, origin_of
 from stackscope.analysis.timing.scaling import Change, weights_change
 from stackscope.analysis.timing.solving import NO_DATA, solve
 from stackscope.records.ceilings import placement
@@ -136,7 +136,7 @@ def _refusal(model: TimeModel, config: EngineConfig, pricing: Pricing) -> str | 
 def _calibrated(model: TimeModel, config: EngineConfig, pricing: Pricing, ceilings: Ceilings) -> TimeModel:
     """From a calibration of the other configuration, as much slower or faster as steps were here."""
     design = Design(config, pricing, is_gpu=model.is_gpu)
-    learned = learn(priors(design, config, ceilings), (), origin=repr(conditions_of(config)), seen=seen_by(ceilings))
+    learned = learn(priors(design, config, ceilings), (), origin=origin_of(config), seen=seen_by(ceilings))
     level = model.source.level
     beliefs: list[Belief] = []
     for index, belief in enumerate(learned.beliefs):

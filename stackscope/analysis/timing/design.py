@@ -24,7 +24,8 @@ _LOOK: Final = ("ngram.sequence", "ngram.token", "model.forward", "model.sequenc
 """What it takes beside the draft model's forwards to look for drafts: per decoding sequence and per drafted token, and
 for filling the batch of each forward and choosing from its logits."""
 _SAMPLE: Final = ("step", "output", "drafted")
-_HOST: Final = ("step", "sequence", "row")
+_HOST: Final = ("step", "sequence", "chunk", "row")
+"""A prompt costs by being there, piece by piece: it is looked up, kept for others, makes room. Its rows cost little."""
 
 
 def _named(block: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,7 +83,7 @@ class Design:
             self.target.row(shape.spans, shape.passes, shape.cells),
             self._draft_columns(shape, speculation or self._speculation),
             np.array((float(shape.outputs > 0), shape.outputs, shape.drafted)),
-            np.array((1.0, sequences, max(0, rows - shape.outputs))),
+            np.array((1.0, sequences, _chunks(shape), max(0, rows - shape.outputs))),
         )
 
     def _draft_columns(self, shape: Shape, speculation: str) -> Floats:
@@ -97,6 +98,11 @@ class Design:
             else:
                 made[N_COLUMNS : N_COLUMNS + 2] = sequences, shape.drafted
         return made
+
+
+def _chunks(shape: Shape) -> int:
+    """Pieces of prompts, which have more rows than any draft."""
+    return sum([1 for _, new in shape.spans if new > shape.drafted + 1])
 
 
 def by_parameter(columns: Columns, rows: Sequence[Floats] | Floats) -> Floats:

@@ -11,7 +11,7 @@ from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.offload import computes_on_gpu, has_gpu
 from stackscope.analysis.timing.design import Design, times_of
 from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
-from stackscope.analysis.timing.model import Source, TimeModel, conditions_of
+from stackscope.analysis.timing.model import Source, TimeModel, conditions_of, origin_of
 from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
 from stackscope.analysis.timing.separating import unknown_of
 from stackscope.analysis.timing.shapes import Shape
@@ -199,7 +199,7 @@ class _Conditions:
         return self.last
 
     def _made(self, known: dict[tuple[object, ...], TimeModel], ceilings: tuple[Ceilings, ...]) -> TimeModel:
-        origin = repr(conditions_of(self.config))
+        origin = origin_of(self.config)
         given: tuple[tuple[Prior, Data], ...]
         seen = seen_by(self._ceilings)
         if self._base is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, Design
@@ -217,6 +219,12 @@ class TimeModel:
 def conditions_of(config: EngineConfig) -> tuple[object, ...]:
     """What the parameters depend on: steps of configurations that agree in it teach the same."""
     return tuple(getattr(config, name) for name in CONDITIONS)
+
+
+def origin_of(config: EngineConfig) -> str:
+    """What beliefs of these conditions are drawn by: the same wherever the models lie."""
+    names = {name: PurePath(path).name for name in ("model", "draft_model") if (path := getattr(config, name))}
+    return repr(conditions_of(msgspec.structs.replace(config, **names)))
 
 
 CONDITIONS: Final = (
