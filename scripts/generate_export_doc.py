@@ -20,7 +20,7 @@ INTRODUCTION = """\
 Generated from the code by `scripts/generate_export_doc.py`; do not edit.
 
     stackscope export FILE --to csv -o FOLDER
-    stackscope export FILE --to parquet -o FOLDER         # needs pip install 'stackscope[report]'
+    stackscope export FILE --to parquet -o FOLDER         # needs pip install pyarrow
     stackscope export FILE --to json -o FILE.json
     stackscope export FILE --to perfetto -o FILE.json.gz  # open it in ui.perfetto.dev, or in chrome://tracing
 

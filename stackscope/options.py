@@ -182,7 +182,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _engine("--model", "model", "Target: a .gguf file, or a name from `stackscope models list`.", "FILE|NAME"),
     _engine("--draft", "draft_model", "Draft model with the target's tokenizer, for --speculation draft.", "FILE|NAME"),
     _workload("--workload", "name", "Traffic: code, chat, rag, copy, unique, or a file of prompts.", "NAME|FILE"),
-    _workload("--requests", "requests", "Stop after so many requests (64 when --duration is not given either)."),
+    _workload("--requests", "requests", "Stop after so many requests (`run`: 64 when --duration is not given either)."),
     _workload("--duration", "duration_s", "Offer nothing that arrives later than this.", "SECONDS"),
     _workload("--concurrency", "concurrency", "Closed loop: requests in flight."),
     _workload("--rate", "rate", "Open loop: requests per second, by --arrivals.", "PER_SECOND"),

@@ -33,3 +33,15 @@ def test_why_a_change_has_no_number_takes_the_room_that_short_changes_leave() ->
         effect=Effect(state="not comparable", why=why),
     )  # fmt: skip
     assert f"not comparable: {why}" in words("events", msgspec.structs.replace(running(), events=(short,)), 118, 4)
+
+
+def test_a_prediction_without_a_number_says_why() -> None:
+    why = "Only 28 rounds of drafts by the draft model have been scored yet."
+    silent = Event(
+        at_ns=60 * SECOND, kind="live", changes={"speculation": ("ngram", "draft")}, unpredicted=why,
+        effect=Effect(state="settling"),
+    )  # fmt: skip
+    snapshot = msgspec.structs.replace(running(), events=(silent,))
+    assert f"not predicted settling {why}" in words("events", snapshot, 198, 4)
+    assert "not predicted settling" in words("events", snapshot, 118, 4)
+    assert "not predicted" in words("events", snapshot, 78, 4)

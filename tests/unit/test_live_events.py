@@ -72,6 +72,7 @@ def test_a_prediction_stands_beside_the_change_it_was_made_for() -> None:
     view.write(change(8, kind="refused", reason="No."))
     told = [event.predicted for event in reversed(view.snapshot(9).events)]
     assert told == [Ratio(value=1.3, low=1.1, high=1.5), None, None, None]
+    assert [event.unpredicted for event in reversed(view.snapshot(9).events)] == [None, None, "It is not known.", None]
 
 
 def test_a_prediction_of_the_load_stands_beside_it() -> None:

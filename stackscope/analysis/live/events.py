@@ -52,6 +52,7 @@ class Events:
                 duration_ns=event.duration_ns,
                 requeued=event.requeued,
                 predicted=_ratio(predicted),
+                unpredicted=_why_none(predicted),
             )
         )
 
@@ -63,7 +64,13 @@ class Events:
     ) -> None:
         """Take a change of the load, as values before and after, with what was predicted of it."""
         self._events.appendleft(
-            Event(at_ns=event.at_ns, kind="traffic", changes=dict(changes), predicted=_ratio(predicted))
+            Event(
+                at_ns=event.at_ns,
+                kind="traffic",
+                changes=dict(changes),
+                predicted=_ratio(predicted),
+                unpredicted=_why_none(predicted),
+            )
         )
 
     def add_mark(self, mark: Mark) -> None:
@@ -95,6 +102,11 @@ def _ratio(predicted: Prediction | None) -> Ratio | None:
         return None
     tokens = predicted.tokens
     return Ratio(value=tokens.value, low=tokens.low, high=tokens.high)
+
+
+def _why_none(predicted: Prediction | None) -> str | None:
+    """Why a prediction has no number. `None`: it has, or there was none."""
+    return None if predicted is None or predicted.tokens is not None else predicted.reason or None
 
 
 def label_of(event: Event) -> str:

@@ -230,6 +230,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     requeued: int = 0
     predicted: Ratio | None = None
     """Of tokens per second, made before the change, with its 90 % interval. `None`: nothing was predicted."""
+    unpredicted: str | None = None
+    """Why a prediction that was made has no number. `None`: it has, or none was made."""
     effect: Effect | None = None
     """`None`: nothing to measure (a mark, a refusal)."""
 

@@ -69,8 +69,8 @@ def expect_acceptance(data: Data) -> str:
     found = crossing(points)
     if found is not None:
         return f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}."
-    if not points:
-        return ""
+    if len(points) < len(_rates(data)):
+        return ""  # Where they would break even may lie among those of which nothing was predicted.
     return f"Drafts of {LENGTH} {'gain' if points[0][1] > 1 else 'lose'} at every acceptance."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +84,6 @@ def pyarrow_and_parquet() -> tuple[Any, Any]:
     except ImportError as error:
         raise StackscopeError(
             "Parquet is written by pyarrow, which is not installed.",
-            remedy="Install it with pip install 'stackscope[report]', or export --to csv.",
+            remedy=f"Install it with {sys.executable} -m pip install pyarrow, or export --to csv.",
         ) from error
     return pyarrow, pyarrow.parquet

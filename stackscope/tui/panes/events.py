@@ -24,6 +24,8 @@ _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
 """Cells for what was changed, below which the rest has no columns."""
+_LEAST_WHY: Final = 24
+"""Cells, of which fewer are too few for the beginning of a reason."""
 _ROOMY: Final = 8
 """Rows from which on changes of the verdict stand among the events."""
 _MOST_CHANGE: Final = 60
@@ -89,7 +91,7 @@ def _row(event: Event, room: int, column: int, look: Look) -> Line:
     """An event with its prediction and its measurement in columns."""
     head = (_time(event), *_what(event, look))
     left = _TIME + column
-    if event.effect is None and event.predicted is None:
+    if event.effect is None and event.predicted is None and event.unpredicted is None:
         return shortened(head, room, look.ellipsis)
     changed = fitted(shortened(head, left - 1, look.ellipsis), left)
     result = _wordings(event, is_column=True)[0]
@@ -98,7 +100,13 @@ def _row(event: Event, room: int, column: int, look: Look) -> Line:
     predicted = () if event.predicted is None else _change(event.predicted)
     if event.predicted is not None and width(predicted) >= _PREDICTED:
         predicted = quantity(units.change(event.predicted.value - 1))  # The interval is on the Explain screen.
-    return (*changed, *fitted(predicted, _PREDICTED), *_result(event, room - left - _PREDICTED, look, is_column=True))
+    elif event.unpredicted is not None:
+        predicted = said("not predicted")
+    line = (*changed, *fitted(predicted, _PREDICTED), *_result(event, room - left - _PREDICTED, look, is_column=True))
+    if event.unpredicted is None:
+        return line
+    why = f"  {printable(event.unpredicted)}"
+    return line if room - width(line) < _LEAST_WHY else shortened((*line, Span(why, "label")), room, look.ellipsis)
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
@@ -169,6 +177,8 @@ def _change(ratio: Ratio, style: str = "value") -> Line:
 
 
 def _predicted(event: Event) -> Line:
+    if event.unpredicted is not None:
+        return said("not predicted")
     return () if event.predicted is None else (Span("predicted ", "label"), *_change(event.predicted))
 
 
