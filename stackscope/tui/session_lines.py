@@ -111,7 +111,7 @@ def state_of(known: Digest, look: Look, *, is_written: bool) -> tuple[str, str]:
         return "~", "cut off"
     if known.left_out is not None:
         return "~", "incomplete"
-    return look.tick, {"done": "whole", "interrupted": "interrupted", "engine-died": "engine died"}.get(
+    return look.tick, {"done": "whole", "interrupted": "ended by hand", "engine-died": "engine died"}.get(
         known.result.ended or "", "whole"
     )
 

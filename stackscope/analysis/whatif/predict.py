@@ -95,7 +95,9 @@ class Predictor:
             step_gap=_told(compared.gap),
             memory_bytes=memory,
             bottleneck=reasons.bottleneck(contributions(compared.after)),
-            reason=reasons.reason(self.point, compared, made),
+            reason=reasons.reason(
+                self.point, compared, made, lambda names: self.evaluate(state.after({n: changes[n] for n in names}))
+            ),
             cost_model=COST_MODEL_VERSION,
         )
 
