@@ -9,13 +9,18 @@ import pytest
 
 from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.analysis.whatif import reasons
-from stackscope.analysis.whatif.predict import predict
+from stackscope.analysis.whatif.predict import Predictor, predict
+from stackscope.analysis.whatif.working_point import Decoding
 from tests.unit.whatif_engine import LotCurve, Traffic, recorded
 from tests.unit.whatif_machine import CONFIG, FOUR_BITS, MODEL, Machine, StatedTimes, pricing, stated_point
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.timing.shapes import Shape
+    from stackscope.analysis.whatif.working_point import WorkingPoint
+    from stackscope.toggles import Setting
 
 
 def sixteen_and_nine(_: Shape, own: Pricing) -> Terms:
@@ -48,7 +53,138 @@ def test_a_smaller_cache_type_is_told_by_kv_reads() -> None:
 
 def test_a_pair_is_told_part_by_part() -> None:
     reason = predict(stated_point(sixteen_and_nine), {"model": FOUR_BITS, "kv_type_k": "q8_0"}).reason
-    assert reason.startswith("4.5-bit weights cut weight reads from 16.0 ms to 4.50 ms a step; a KV cache in q8_0 cuts")
+    assert reason == (
+        "4.5-bit weights cut weight reads from 16.0 ms to 4.50 ms a step; a KV cache in q8_0 cuts KV reads from 9.00 "
+        "ms to 6.89 ms a step; KV reads then dominate at 6.89 ms a step."
+    )
+
+
+def by_layout(at_16_bits: float, at_4_bits: float, split: float, reads: float = 1.0) -> Callable[..., Terms]:
+    """Weight reads in ms by the model's bits, times `reads` when the cache is split, and then KV reads of `split` ms
+    rather than 3 ms."""
+
+    def state(shape: Shape, own: Pricing) -> Terms:
+        assert own.target is not None
+        is_split = len(shape.passes) > 1
+        is_small = own.target.weights.ffn.bytes < pricing(CONFIG).target.weights.ffn.bytes  # type: ignore[union-attr]
+        weights = (at_4_bits if is_small else at_16_bits) * (reads if is_split else 1.0)
+        return Terms(weights=1e6 * weights, attention=1e6 * (split if is_split else 3.0))
+
+    return state
+
+
+def two_sequences(state: Callable[..., Terms]) -> WorkingPoint:
+    """In slots of which the second is no neighbour, so that a split cache takes two passes."""
+    point = stated_point(state, sequences=2)
+    one = point.rounds[0]
+    apart = msgspec.structs.replace(one, decoding=(one.decoding[0], Decoding(100, 0, 3)))
+    return msgspec.structs.replace(point, rounds=(apart,))
+
+
+def test_a_part_is_not_credited_with_what_another_does() -> None:
+    """A split cache does nothing to weight reads here, so that only the weights cut them."""
+    point = two_sequences(by_layout(16.0, 5.0, split=2.0))
+    reason = predict(point, {"model": FOUR_BITS, "unified_kv": False}).reason
+    assert reason == (
+        "4.5-bit weights cut weight reads from 16.0 ms to 5.00 ms a step; a KV cache for each sequence cuts KV reads "
+        "from 3.00 ms to 2.00 ms a step; weight reads then dominate at 5.00 ms a step."
+    )
+
+
+def test_what_two_parts_do_to_one_term_is_told_once() -> None:
+    point = two_sequences(by_layout(16.0, 5.0, split=2.0, reads=2.0))
+    assert predict(point, {"unified_kv": False}).reason.startswith(
+        "A KV cache for each sequence raises weight reads from 16.0 ms to 32.0 ms a step; "
+    )
+    assert predict(point, {"model": FOUR_BITS, "unified_kv": False}).reason == (
+        "4.5-bit weights and a KV cache for each sequence together cut weight reads from 16.0 ms to 10.0 ms a step; "
+        "weight reads then dominate at 10.0 ms a step."
+    )
+
+
+def test_a_number_that_the_other_part_changes_is_told_as_of_one_alone() -> None:
+    point = two_sequences(by_layout(16.0, 5.0, split=12.0, reads=1.5))
+    reason = predict(point, {"model": FOUR_BITS, "unified_kv": False}).reason
+    assert reason.startswith(
+        "4.5-bit weights alone cut weight reads from 16.0 ms to 5.00 ms a step; a KV cache for each sequence raises KV "
+        "reads from 3.00 ms to 12.0 ms a step; "
+    )
+
+
+def test_parts_that_hardly_change_anything_are_said_to_do_so_each() -> None:
+    point = two_sequences(lambda *_: Terms(weights=10e6))
+    changes: dict[str, Setting] = {"unified_kv": False, "kv_type_k": "q8_0", "model": FOUR_BITS}
+    assert predict(point, changes).reason.startswith(
+        "4.5-bit weights, a KV cache in q8_0 and a KV cache for each sequence would each hardly change a step of "
+        "10.0 ms; "
+    )
+
+
+def test_drafts_and_a_batch_are_told_in_one_clause() -> None:
+    point = stated_point(
+        lambda shape, _: Terms(weights=10e6, compute=1e6 * (shape.rows - 1), draft=3e6 if shape.draft else 0.0),
+        msgspec.structs.replace(CONFIG, slots=8),
+        curves={"draft": LotCurve(0.5, 1.0, frozenset({2}))},
+    )
+    reason = predict(point, {"speculation": "draft", "draft_length": 2, "concurrency": 2}).reason
+    assert reason.startswith(
+        "A forward brings 1.75 rather than 1.00 tokens per sequence, serves 2.00 rather than 1.00 sequences and takes "
+        "18.0 ms rather than 10.0 ms, of which drafting 3.00 ms; weight reads"
+    )
+
+
+def test_the_time_of_a_step_is_that_of_all_changes_together() -> None:
+    point = stated_point(sixteen_and_nine, curves={"ngram": LotCurve(0.5, 1.0, frozenset({2}))})
+    reason = predict(point, {"speculation": "ngram", "draft_length": 2, "model": FOUR_BITS}).reason
+    assert reason == (
+        "A forward brings 1.75 rather than 1.00 tokens per sequence; 4.5-bit weights cut weight reads from 16.0 ms to "
+        "4.50 ms a step; together the changes make a step take 13.5 ms rather than 25.0 ms; KV reads then dominate at "
+        "9.00 ms a step."
+    )
+
+
+def test_what_is_not_known_of_a_part_alone_is_told_of_all() -> None:
+    point = stated_point(sixteen_and_nine)
+    predictor = Predictor(point)
+    changes: dict[str, Setting] = {"model": FOUR_BITS, "kv_type_k": "q8_0"}
+    compared = predictor.compare(predictor.state, predictor.state.after(changes))
+    assert not isinstance(compared, str)
+    made = {name: (getattr(CONFIG, name), value) for name, value in changes.items()}
+    told = reasons.reason(point, compared, made, lambda _: "It was never timed.")
+    assert told.startswith("Together the changes make a step take 11.4 ms rather than 25.0 ms; ")
+
+
+def test_a_fused_pass_that_a_cache_type_needs_is_told_with_it() -> None:
+    point = stated_point(sixteen_and_nine, msgspec.structs.replace(CONFIG, flash_attention=False))
+    reason = predict(point, {"kv_type_k": "q8_0", "kv_type_v": "q8_0", "flash_attention": True}).reason
+    assert reason.startswith("A KV cache in q8_0 and attention in one fused pass together cut KV reads from 9.00 ms to")
+
+
+def test_a_longer_draft_is_told_without_what_the_context_is_sized_for() -> None:
+    point = stated_point(
+        lambda *_: Terms(weights=10e6),
+        msgspec.structs.replace(CONFIG, draft_length_max=3),
+        curves={"ngram": LotCurve(0.5, 1.0, frozenset({4}))},
+    )
+    reason = predict(point, {"speculation": "ngram", "draft_length": 4, "draft_length_max": 4}).reason
+    assert "draft length max" not in reason
+
+
+def test_prefill_is_told_once_for_all_that_change_it() -> None:
+    """60 rows at 1 ms each: without what is found more of them, and with a smaller cache type each is cheaper."""
+
+    def prompts_only(shape: Shape, own: Pricing) -> Terms:
+        assert own.target is not None
+        each = 1e6 * own.target.kv_bytes_per_token / 3072
+        return Terms(weights=1e6, compute=each * max(0, shape.rows - 4))
+
+    config = msgspec.structs.replace(CONFIG, prefix_cache=True)
+    point = recorded(Machine(), config, Traffic(prompt=200))
+    point = msgspec.structs.replace(point, times=StatedTimes(prompts_only, pricing(config)))
+    changes: dict[str, Setting] = {"prefix_cache": False, "kv_type_k": "q8_0", "kv_type_v": "q8_0"}
+    reason = predict(point, changes).reason
+    assert reason.startswith("With a KV cache in q8_0 and the change of the prefix cache, prefill rises from ")
+    assert reason.count("per token") == 1
 
 
 def test_drafts_are_told_by_what_they_bring_and_what_they_cost() -> None:

@@ -153,7 +153,7 @@ class _Telling:
                 told.append(self._chunks(move))
         told += [self._term(term, alike) for term, alike in effects.items()]
         if len(known) > 1 and any(part & _FORWARD for part in known):
-            told.append(f"together they make {_step_takes(self._whole)}{self._drafting(self._whole)}")
+            told.append(f"together the changes make {_step_takes(self._whole)}{self._drafting(self._whole)}")
         return told
 
     def _move(self, names: frozenset[str]) -> _Move | None:
@@ -162,10 +162,6 @@ class _Telling:
             return self._whole
         after = self._under(names)
         return None if isinstance(after, str) else _Move(self._whole.before, after)
-
-    def _alone(self, told: str, of_all: str) -> str:
-        """The word that is due where all changes together make another number than the one that is told."""
-        return "" if told == of_all else " alone"
 
     def _forward(self, names: frozenset[str], move: _Move) -> str:
         before, after = move
@@ -186,8 +182,7 @@ class _Telling:
             return idle
         if len(self._parts) == 1:
             does.append(f"takes {_step(after)} rather than {_step(before)}{self._drafting(move)}")
-        *first, last = does
-        told = f"a forward {', '.join(first)} and {last}" if first else f"a forward {last}"
+        told = f"a forward {_listed(does)}"
         return f"{idle}; {told}" if is_idle else told
 
     def _drafting(self, move: _Move) -> str:
@@ -198,12 +193,12 @@ class _Telling:
     def _prompts(self, names: frozenset[str], alike: list[_Effect], *, is_idle_told: bool) -> str:
         """What becomes of prefill, with those other parts that are told by it as well."""
         move = self._move(names.union(*(one.names for one in alike)))
-        who = " and ".join([*(one.subject for one in alike), "the change of the prefix cache"])
+        who = _listed([*(one.subject for one in alike), "the change of the prefix cache"])
         if move is None:
             return f"{who} change prefill" if alike else f"{who} changes prefill"
         before, after = move
         told, of_all = _prefill_changes(move), _prefill_changes(self._whole)
-        alone = self._alone(told, of_all)
+        alone = _alone(told, of_all)
         with_what = f"with {who}{alone}, " if alike or alone else ""
         share = self._point.useful_hit_rate if self._point.config.prefix_cache else None
         found = "" if share is None else f" ({units.percent(share)} of prompt tokens are found now)"
@@ -218,7 +213,7 @@ class _Telling:
     def _chunks(self, move: _Move) -> str:
         before, after = self._changes["token_budget"]
         told, of_all = _changes(*_first(move)), _changes(*_first(self._whole))
-        alone = f"with that{self._alone(told, of_all)} " if told != of_all else ""
+        alone = f"with that{_alone(told, of_all)} " if told != of_all else ""
         return (
             f"prompts come in chunks of up to {_number(after)} rather than {_number(before)} rows, and {alone}a step "
             f"with a prompt {told}"
@@ -239,7 +234,7 @@ class _Telling:
 
     def _term(self, term: str | None, alike: list[_Effect]) -> str:
         """One clause for all that change one term most, or that hardly change any."""
-        subject = " and ".join(one.subject for one in alike)
+        subject = _listed([one.subject for one in alike])
         is_only = len(self._parts) == 1
         if term is None:
             word = "" if is_only else " each" if len(alike) > 1 else " alone"
@@ -250,8 +245,8 @@ class _Telling:
         was, becomes = (_duration(one, term) for one in move)
         ends, all_ends = _ends(move, term), _ends(self._whole, term)
         per = "per token" if term == "prefill" else "a step"
-        both = " together" if len(alike) > 1 else ""
-        alone = self._alone(ends[1], all_ends[1])
+        both = " together" if len(alike) > 1 or alike[0].names >= {"kv_type_v", "flash_attention"} else ""
+        alone = _alone(ends[1], all_ends[1])
         if ends[0] == ends[1]:
             return f"{subject}{both}{alone} leave{_s(alike)} {NAMES[term]} at {ends[0]} {per}"
         verb = "cut" if becomes < was else "raise"
@@ -262,6 +257,16 @@ def _parts(names: frozenset[str]) -> list[frozenset[str]]:
     parts = [names & group for group in _GROUPS if names & group]
     rest = names.difference(*_GROUPS)
     return [*parts, rest] if rest else parts
+
+
+def _alone(told: str, of_all: str) -> str:
+    """The word that is due where all changes together make another number than the one that is told."""
+    return "" if told == of_all else " alone"
+
+
+def _listed(several: list[str]) -> str:
+    *first, last = several
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _s(alike: list[_Effect]) -> str:
@@ -307,8 +312,7 @@ def _subject(point: WorkingPoint, after: Mapping[str, Setting]) -> tuple[str, bo
         named = [f"a KV cache in {'/'.join(kinds)}"] if kinds else []
         if "flash_attention" in after:
             named.append(f"attention {'in one fused pass' if after['flash_attention'] else 'not fused'}")
-        together = " together" if len(named) > 1 else ""
-        return f"{' and '.join(named)}{together}", len(named) > 1, ("attention",)
+        return " and ".join(named), len(named) > 1, ("attention",)
     if "unified_kv" in after:
         return ("one KV cache for all" if after["unified_kv"] else "a KV cache for each sequence"), False, _LAYOUT_TERMS
     if "threads" in after:
