@@ -44,7 +44,9 @@ def test_no_term_is_told_twice_and_none_of_what_cannot_change_it(point: WorkingP
     prediction = predictor.predict(together)
     assume(prediction.tokens is not None)
     told = clauses(prediction.reason)
-    by_themselves = {clause for one in several for clause in clauses(predictor.predict(one).reason)}
+    alone = [predictor.predict(one) for one in several]
+    assume(all(one.tokens is not None for one in alone))
+    by_themselves = {clause for one in alone for clause in clauses(one.reason)}
     claims = [claim for clause in told if (claim := _CLAIM.match(clause)) is not None]
     terms = Counter(claim["term"] for claim in claims) + Counter(m["term"] for c in told if (m := _CACHE.search(c)))
     assert not [term for term, n in terms.items() if n > 1]
