@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
+from stackscope import units
 from stackscope.errors import UsageError, WorkloadError
 from stackscope.options import (
     KEYS,
@@ -142,10 +143,23 @@ def user_settings_file() -> Path:
     return platformdirs.user_config_path("stackscope", appauthor=False) / FILE_NAME
 
 
+MOST_BYTES: Final = 1 << 20
+"""A longer file of settings is none."""
+
+
+def _text_of(path: Path) -> str:
+    """A file's text, whatever kind of file it is; but none that goes on and on. Raises `UsageError`, `OSError`."""
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise UsageError(f"{path} is longer than {units.data_size(MOST_BYTES)}: it holds something else than settings.")
+    return raw.decode("utf-8")
+
+
 def read_settings(path: Path) -> dict[str, Given]:
     """The settings in a TOML file, by `section.field`. Raises `UsageError` with the file and the key at fault."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(_text_of(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}.") from None
     except UnicodeDecodeError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
 from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.diagnosis.responses import Response
@@ -72,6 +73,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What causal probes found of each part of a step that was delayed."""
     stood: tuple[Stood, ...] = ()
     """What was named since the session began, longest first."""
+    stalls: tuple[Stall, ...] = ()
+    """Steps since then that stalled, which no name and no figure of a name counts."""
 
 
 class Explainer:
@@ -100,6 +103,7 @@ class Explainer:
         self._name_from_ns = self._rank_from_ns = 0
         self._has_steps = False
         self._stood: dict[Cause, tuple[Naming, int]] = {}
+        self._stalls: dict[int, Stall] = {}
         self._first_ns: int | None = None
         self._named_ns = 0
 
@@ -169,6 +173,7 @@ class Explainer:
         naming = self._follower.name(at_ns)
         self._remember(naming, at_ns)
         evidence, model = self._follower.evidence, self._follower.fit.model()
+        self._stalls |= {} if evidence is None else {stall.n: stall for stall in evidence.stalls}
         terms: tuple[tuple[str, float], ...] = ()
         if evidence is not None and evidence.terms is not None and evidence.steps > 0:
             terms = tuple([(name, ns / evidence.steps) for name, ns in zip(TERMS, evidence.terms, strict=True)])
@@ -176,6 +181,7 @@ class Explainer:
             self._explanation,
             naming=naming,
             stood=self._standing(at_ns),
+            stalls=tuple(self._stalls.values()),
             terms=terms,
             responses=() if evidence is None else tuple(evidence.responses.values()),
             residual=None if model is None else model.residual,

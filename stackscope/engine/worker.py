@@ -172,6 +172,7 @@ class Worker:
         """Rest until the reader, away for minutes, has taken half of what waits; only quitting ends it before."""
         self._outbox.record(Log(at_ns=self._now(), text="The engine rests: its records are not being read."))
         self._engine.idle()
+        self._offer_ns = 0
         while self._outbox.is_half_full and not self._is_quitting:
             self._outbox.flush_if_due()
             for command in self._inbox.wait(self._outbox.wait_ns):

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from stackscope.records.base import Record
+from stackscope.records.base import Natural, Record
 from stackscope.records.ceilings import Ceiling, Ceilings
 from stackscope.records.explaining import (
     Cause,
@@ -91,28 +91,28 @@ FinishReason: TypeAlias = Literal["eos", "length", "context", "stop", "cancelled
 class Emission(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Tokens of one request that left the engine together."""
 
-    step: int
-    at_ns: int
-    tokens: int
+    step: Natural
+    at_ns: Natural
+    tokens: Natural
 
 
 class RequestRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="request", gc=False):
     """The life of one request, by its events. Latencies are functions of it, in `analysis.metrics`."""
 
-    id: int
-    arrived_ns: int
-    admitted_ns: int | None = None
+    id: Natural
+    arrived_ns: Natural
+    admitted_ns: Natural | None = None
     """First admission to a slot. `None`: it never left the queue."""
-    finished_ns: int
+    finished_ns: Natural
     finish_reason: FinishReason
-    prompt_tokens: int
-    hit_tokens: int = 0
+    prompt_tokens: Natural
+    hit_tokens: Natural = 0
     """Prompt tokens found in the prefix cache at the first admission."""
     emissions: tuple[Emission, ...] = ()
-    drafted: int = 0
-    accepted: int = 0
-    preemptions: int = 0
-    requeues: int = 0
+    drafted: Natural = 0
+    accepted: Natural = 0
+    preemptions: Natural = 0
+    requeues: Natural = 0
     """Times a change of the configuration put it back."""
     invalid_output: bool = False
     error: str | None = None

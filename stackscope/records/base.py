@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import msgspec
+
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""A count, or nanoseconds since the session's origin. Whatever reads a record refuses another number, which would be a
+measurement of something that cannot be, or too large to be summed up."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):

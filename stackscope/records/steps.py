@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stackscope.records.base import Record
+from stackscope.records.base import Natural, Record
 
 WorkPhase: TypeAlias = Literal["prefill", "decode", "verify"]
 DelayedPhase: TypeAlias = Literal["draft", "build", "decode", "sample"]
@@ -15,23 +15,23 @@ DelayedPhase: TypeAlias = Literal["draft", "build", "decode", "sample"]
 class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the wall time of one step went, in nanoseconds. The parts are disjoint and sum to the step."""
 
-    admit: int = 0
+    admit: Natural = 0
     """Commands, arrivals, the queue, prefix look-ups and the KV copies they need."""
-    draft: int = 0
+    draft: Natural = 0
     """Everything done to obtain drafts: n-gram look-ups, draft model forwards, its prefill and catch-up."""
-    build: int = 0
+    build: Natural = 0
     """Deciding the batch and filling its arrays."""
-    decode: int = 0
+    decode: Natural = 0
     """The target's forward, until the backend has synchronised."""
-    sample: int = 0
+    sample: Natural = 0
     """Logits to tokens: argmax or sampling, and verification of drafts."""
-    commit: int = 0
+    commit: Natural = 0
     """Trimming rejected rows, extending histories, handing prefixes to the cache."""
-    emit: int = 0
+    emit: Natural = 0
     """Detokenising, stop strings, finishing requests."""
-    shadow: int = 0
+    shadow: Natural = 0
     """Tracking what an optimisation that is off would have done."""
-    other: int = 0
+    other: Natural = 0
     """The rest of the loop: making records, handing them over, waiting on nothing in particular."""
 
     @property
@@ -45,19 +45,19 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 class SlotWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What one sequence did in one target forward."""
 
-    request: int
-    slot: int
+    request: Natural
+    slot: Natural
     phase: WorkPhase
-    new: int
+    new: Natural
     """Rows fed to the forward (q): prompt tokens of a prefill chunk, or 1 + drafted."""
-    cached: int
+    cached: Natural
     """Tokens of the sequence already in the KV cache before the forward (c)."""
-    drafted: int = 0
-    accepted: int = 0
+    drafted: Natural = 0
+    accepted: Natural = 0
     """Drafted tokens that verification kept. The bonus token is not among them."""
-    emitted: int = 0
+    emitted: Natural = 0
     """Tokens committed to the output: never past a stop, a limit or an end-of-sequence token."""
-    outputs: int = 0
+    outputs: Natural = 0
     """Rows for which logits were computed."""
 
 
@@ -117,24 +117,24 @@ class Delay(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="step", gc=False):
     """One turn of the engine loop: at most one target forward and the draft forwards that fed it."""
 
-    n: int
+    n: Natural
     """Counts from 0 within the session, without gaps; a recording of its middle begins with a later one."""
-    start_ns: int
+    start_ns: Natural
     phases: Phases
     work: tuple[SlotWork, ...] = ()
     ubatches: tuple[Ubatch, ...] = ()
     """Empty with work present: one ubatch that held every row."""
     draft: tuple[DraftForward, ...] = ()
-    queue: int = 0
+    queue: Natural = 0
     """Requests waiting when the forward began."""
-    slots_busy: int = 0
-    slots: int = 0
+    slots_busy: Natural = 0
+    slots: Natural = 0
     cache: CacheCounters = CacheCounters()
-    kv_cells: int = 0
+    kv_cells: Natural = 0
     """Occupied cells of the KV cache after the step, idle cached prefixes included."""
-    cpu_ns: int | None = None
+    cpu_ns: Natural | None = None
     """CPU time of the process during the decode phase: spinning counts. `None`: not read, as in most short forwards."""
-    preempted: int = 0
+    preempted: Natural = 0
     aborted: bool = False
     """The forward was cut short by a command; its rows are redone and nothing was emitted."""
     settling: bool = False
@@ -143,7 +143,7 @@ class StepRecord(Record, frozen=True, kw_only=True, omit_defaults=True, tag="ste
     """Acceptance was synthetic: timing is meaningful, text is not."""
     delay: Delay | None = None
     """`None`: the step was left alone."""
-    epoch: int = 0
+    epoch: Natural = 0
     """Which configuration ran: the number of ConfigEvents applied before."""
 
     @property

@@ -8,6 +8,7 @@ import msgspec
 from rich.text import Text
 
 from stackscope import units
+from stackscope.analysis.diagnosis import stalls
 from stackscope.analysis.live.explained import suggested
 from stackscope.report.layout import row
 
@@ -23,6 +24,9 @@ MOST_NAMES: Final = 3
 def lines(explanation: Explanation, width: int) -> list[Text]:
     """A block of the summary; empty where nothing is known."""
     told = _limits(explanation, width)
+    stalled = stalls.sentence(explanation.stalls)
+    if stalled is not None:
+        told.append(row("stalled", [stalled], width, style="yellow"))
     if explanation.ranking is None:
         return told
     told += [row("would help" if n == 0 else "", _change(one), width) for n, one in enumerate(_best(explanation))]
@@ -42,7 +46,7 @@ def _limits(explanation: Explanation, width: int) -> list[Text]:
     head: list[str | Text] = [Text(str(first.naming.name), style="bold"), first.naming.sentence]
     told = [row("limited by", head, width)]
     if len(explanation.stood) > 1 or first.share < 1:
-        names = [f"{one.naming.name} {units.percent(one.share)} of the run" for one in (first, *others)]
+        names = [f"{one.naming.name} stood for {units.percent(one.share)} of the run" for one in (first, *others)]
         told.append(row("", names, width, style="dim"))
     finding = first.naming.finding
     if finding is not None and finding.counterfactual:
@@ -76,6 +80,7 @@ def document(explanation: Explanation) -> dict[str, object]:
         "unexplained": naming.unexplained,
         "rejected": msgspec.to_builtins(naming.rejected),
         "notes": list(naming.notes),
+        "stalls": msgspec.to_builtins(explanation.stalls),
         "stood": [{"name": one.naming.name, "ns": one.ns, "share": one.share} for one in explanation.stood],
         "time_model": {
             "calibrated": explanation.is_calibrated,

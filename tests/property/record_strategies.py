@@ -32,6 +32,8 @@ def records(kind: type[msgspec.Struct] | None = None) -> SearchStrategy[AnyRecor
 
 def _of(kind: inspect.Type) -> SearchStrategy:
     match kind:
+        case inspect.IntType(ge=least, le=most) if least is not None and most is not None:
+            return st.integers(least, most)
         case inspect.IntType():
             return _INTEGERS
         case inspect.FloatType():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackscope.config import MOST_BYTES, read_settings
+from stackscope.errors import UsageError
 from stackscope.options import OPTIONS, RANGES, Option, field_types
 from tests.unit.test_config import refusal, refusal_with, settings
 
@@ -57,3 +59,12 @@ def test_a_number_out_of_its_range_is_refused_by_the_name_that_was_given(option:
     value = int(allowed.least) - 1
     path = settings(tmp_path, f"[{section}]\n{field} = {[float(value)] if field == 'tensor_split' else value}")
     assert refusal(path).startswith(f"{path}: {field} in [{section}] must be ")
+
+
+def test_settings_that_go_on_and_on_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.toml"
+    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    with pytest.raises(UsageError, match="is longer than 1"):
+        read_settings(path)
+    path.write_bytes(b"#" * MOST_BYTES)
+    assert read_settings(path) == {}

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.explainer import Explainer, Explanation
 from stackscope.analysis.live.explained import LEAST_PRICE
 from stackscope.analysis.whatif.candidates import Candidate
 from stackscope.analysis.whatif.ranking import Ranked, Ranking
@@ -16,7 +16,7 @@ from stackscope.report import explained
 from stackscope.tui import explained as screen
 from stackscope.tui.lines import plain
 from stackscope.tui.look import UNICODE
-from tests.diagnosis_machine import Costs, Load, Machine, Watch
+from tests.diagnosis_machine import Costs, Disturbance, Load, Machine, S, Watch
 from tests.explained_story import SECOND, explainer, seen, story
 
 
@@ -113,3 +113,25 @@ def test_time_that_is_counted_under_another_cause_is_null_in_json_and_told_on_th
     assert drafts["against"].startswith("what it takes is counted under low acceptance (")
     shown = [plain(line) for line in screen.rejected(explanation, 200, UNICODE)]
     assert any(f"draft overhead: {drafts['against']}" in line for line in shown)
+
+
+def test_a_stall_is_told_at_the_end_however_long_ago_it_was() -> None:
+    machine, one = Machine(Load(output=400)), Explainer()
+    one.write(machine.header)
+
+    def run(seconds: float, stopped_ns: int = 0) -> None:
+        machine.disturbance = Disturbance(stopped_ns=stopped_ns)
+        for record in machine.run(seconds):
+            one.write(record)
+        one.explanation(machine.now_ns)
+
+    for stopped_ns in (0, 12 * S, 0):
+        run(0.001 if stopped_ns else 3, stopped_ns)
+        run(1)
+    for _ in range(20):
+        run(1)
+    explanation = one.final(machine.now_ns)
+    assert explanation.naming.notes == ()  # It is out of sight of what is named now.
+    assert [round(stall.duration_ns / S) for stall in explanation.stalls] == [12]
+    assert "stalled       a step stalled: it took 12.0 s where" in text(explanation)
+    assert explained.document(explanation)["stalls"][0]["duration_ns"] > 11 * S  # type: ignore[index]

@@ -7,6 +7,7 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import zstandard
 
@@ -147,6 +148,34 @@ def test_records_of_a_newer_version_are_left_out_and_counted(tmp_path: Path) -> 
     assert reader.skipped == {"gpu": 2, "step": 1}
     assert reader.first_misfit is not None
     assert reader.first_misfit.startswith("line 3: Invalid value 'gpu'")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        b'{"type":"step","n":3,"start_ns":-5,"phases":{}}',
+        b'{"type":"step","n":3,"start_ns":1180591620717411303424,"phases":{}}',
+        b'{"type":"step","n":3,"start_ns":5,"phases":{"decode":-1}}',
+        b'{"type":"step","n":3,"start_ns":5,"phases":{},"slots":-4}',
+        b'{"type":"request","id":0,"arrived_ns":-1,"finished_ns":9,"finish_reason":"eos","prompt_tokens":1}',
+    ],
+)
+def test_records_of_what_cannot_be_are_left_out_and_told(tmp_path: Path, step: bytes) -> None:
+    reader = SessionReader(saved(tmp_path, encode_all(SMALL[:2]) + step + b"\n" + encode_all(SMALL[2:])))
+    assert list(reader) == SMALL
+    assert sum(reader.skipped.values()) == 1
+    assert reader.first_misfit is not None
+    assert reader.first_misfit.startswith("line 3: Expected `int`")
+
+
+def test_a_header_cannot_move_the_terminal(tmp_path: Path) -> None:
+    header = SMALL[0]
+    assert isinstance(header, Header)
+    colourful = msgspec.structs.replace(header, device="\x1b[31mEPYC\x07", host="über\r\n")
+    reader = SessionReader(saved(tmp_path, encode_all([colourful, *SMALL[1:]])))
+    read = next(iter(reader))
+    assert isinstance(read, Header)
+    assert (read.device, read.host) == ("\ufffd[31mEPYC\ufffd", "über\ufffd\ufffd")
 
 
 def test_older_records_are_lifted_to_todays_schema(tmp_path: Path) -> None:
