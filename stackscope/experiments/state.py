@@ -264,7 +264,10 @@ def _require_format(stored: _Head, path: Path) -> None:
 
 
 def _missing(folder: Path) -> SessionFileError:
-    return SessionFileError(f"There is no experiment in {folder}.", remedy="Check the path.")
+    return SessionFileError(
+        f"There is no experiment in {folder} to go on with.",
+        remedy="Check the path; to begin one there, say with options what it is to be of.",
+    )
 
 
 def _planless(path: Path) -> SessionFileError:
