@@ -19,7 +19,7 @@ from stackscope.engine.devices import registered
 from stackscope.errors import EngineError, LibraryError, ToggleRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -113,10 +113,15 @@ def start_library() -> None:
     low.llama_backend_init()
 
 
-def library_description() -> str:
-    """Binding version, the CPU features and backends in use, and the GPUs that it can offload to, one line."""
+def library_description(found: Sequence[Device] | None = None) -> str:
+    """Binding version, the CPU features and backends in use, and the GPUs that it can offload to, one line.
+
+    `found`: the build's `devices`, where they have been asked for already.
+    """
     info = low.llama_print_system_info().decode(errors="replace").strip()
-    gpus = [device.name for device in devices() if device.is_gpu]  # Not every backend tells of its features.
+    gpus = [
+        device.name for device in (devices() if found is None else found) if device.is_gpu
+    ]  # Not every backend tells of its features.
     said = f" offloads to {', '.join(gpus)} |" if gpus else ""
     return f"llama-cpp-python {llama_cpp.__version__} | {info}{said}"
 

@@ -80,8 +80,8 @@ class Engine:
         """What the engine switched off at the start, because these models cannot have it."""
         self.text_is_read = True
         """Somebody wants the turns' texts."""
-        self.library = library_description()
         self.devices = devices()
+        self.library = library_description(self.devices)
         self.epoch = 0
         self._keep_text = keep_text
         self._watch = Stopwatch(clock)

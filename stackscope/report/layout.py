@@ -27,6 +27,14 @@ SUBSTITUTES: Final[dict[str, str]] = {
 """What stands for characters of ours that a terminal lacks."""
 
 
+_CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    """The text, as long as it was, with nothing that would move or colour a terminal: a recording may be anybody's."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def row(label: str, phrases: Sequence[str | Text], width: int, *, style: str = "") -> Text:
     """Phrases behind a label, as many to a line as fit; what follows stands under the first."""
     return hang(Text(f"{label:{LABEL_WIDTH}}", style="bold"), phrases, width, style=style)

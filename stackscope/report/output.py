@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from stackscope.report.layout import MOST_WIDTH, encodable
+from stackscope.report.layout import MOST_WIDTH, encodable, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,9 @@ def show(make: Callable[[int], Text]) -> None:
     # Rendered aside: rich's own writing has no answer to a full disk.
     text = io.StringIO()
     rendered = Console(file=text, force_terminal=terminal.is_terminal, highlight=False)
-    rendered.print(make(min(terminal.width, MOST_WIDTH)), soft_wrap=True)
+    made = make(min(terminal.width, MOST_WIDTH))
+    made.plain = visible(made.plain)
+    rendered.print(made, soft_wrap=True)
     write(encodable(text.getvalue(), sys.stdout.encoding))
 
 

@@ -13,7 +13,6 @@ import zstandard
 
 from stackscope import units
 from stackscope.errors import SessionFileError
-from stackscope.model.files import printable
 from stackscope.pipeline import time_ns
 from stackscope.records import (
     AnyRecord,
@@ -243,14 +242,7 @@ class SessionReader:
                 f"{name} has a damaged header ({reason}).",
                 remedy="Nothing in it can be recovered; record the run again.",
             )
-        return _plain(header[0]), decoder, decoder.feed(rest)
-
-
-def _plain(header: Header) -> Header:
-    """The header with nothing in its texts that would move or colour a terminal: it may be anybody's."""
-    names = ("stackscope", "started", "host", "device", "library")
-    texts = {name: printable(text) for name in names if (text := getattr(header, name)) and not text.isprintable()}
-    return msgspec.structs.replace(header, **texts) if texts else header
+        return header[0], decoder, decoder.feed(rest)
 
 
 @dataclass(frozen=True)

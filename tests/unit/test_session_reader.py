@@ -7,7 +7,6 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 import zstandard
 
@@ -166,16 +165,6 @@ def test_records_of_what_cannot_be_are_left_out_and_told(tmp_path: Path, step: b
     assert sum(reader.skipped.values()) == 1
     assert reader.first_misfit is not None
     assert reader.first_misfit.startswith("line 3: Expected `int`")
-
-
-def test_a_header_cannot_move_the_terminal(tmp_path: Path) -> None:
-    header = SMALL[0]
-    assert isinstance(header, Header)
-    colourful = msgspec.structs.replace(header, device="\x1b[31mEPYC\x07", host="über\r\n")
-    reader = SessionReader(saved(tmp_path, encode_all([colourful, *SMALL[1:]])))
-    read = next(iter(reader))
-    assert isinstance(read, Header)
-    assert (read.device, read.host) == ("\ufffd[31mEPYC\ufffd", "über\ufffd\ufffd")
 
 
 def test_older_records_are_lifted_to_todays_schema(tmp_path: Path) -> None:

@@ -36,9 +36,7 @@ def weight_bandwidth(evidence: Evidence, slices: Slices) -> Claim:
     rows = evidence.rows_share
     is_flat = rows is not None and rows.value <= FLAT_ROWS
     is_at_roof = at_roof is not None and NEAR_ROOF <= at_roof <= BEYOND_ROOF
-    doubt = evidence.unknown.get("weights")
-    if doubt is not None and _is_reading(evidence):
-        doubt = None
+    doubt = None if _is_reading(evidence) else evidence.unknown.get("weights")
     if doubt is None and not is_flat and not is_at_roof:
         near = "reading is not near the measured ceiling" if at_roof is not None else _why_no_share(roofs)
         doubt = f"rows make up more of the step than weights do, and {near}"
