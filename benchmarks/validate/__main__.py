@@ -1,6 +1,6 @@
 """Stage what is missing, score what is there, and print one table: `python -m benchmarks.validate`.
 
-Takes 25 minutes on a quiet machine with two cores, `--quick` five. A run that was ended goes on where it stopped.
+Takes 33 minutes on a quiet machine with two cores, `--quick` six. A run that was ended goes on where it stopped.
 """
 
 from __future__ import annotations

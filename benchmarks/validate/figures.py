@@ -6,13 +6,15 @@ import math
 import random
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+T = TypeVar("T")
 
 CONFIDENCE: Final = 0.95
 RESAMPLES: Final = 400
@@ -34,12 +36,18 @@ class Figure(NamedTuple):
 UNKNOWN: Final = Figure(None)
 
 
+def figure(value: float, interval: tuple[float, float] | None, n: int) -> Figure:
+    """A number with an interval, where there is one."""
+    low, high = interval or (None, None)
+    return Figure(value, low, high, n)
+
+
 def quantile(values: Sequence[float], q: float, *, seed: int = 0) -> Figure:
     """A quantile of independent values, with a bootstrap interval."""
-    return resampled(values, lambda some: float(np.quantile(some, q)), seed=seed)
+    return _resampled(values, lambda some: float(np.quantile(some, q)), seed=seed)
 
 
-def resampled(values: Sequence[float], of: Callable[[Sequence[float]], float], *, seed: int = 0) -> Figure:
+def _resampled(values: Sequence[T], of: Callable[[Sequence[T]], float], *, seed: int = 0) -> Figure:
     """A statistic with the interval of its bootstrap percentiles."""
     if not values:
         return UNKNOWN
@@ -81,11 +89,20 @@ class Judged(NamedTuple):
         return self.error <= math.hypot(math.log(self.predicted / towards), self.noise)
 
 
+def has_sign(one: Judged, *, at_all: bool = False) -> bool:
+    """Whether a change had a direction: with the whole interval of what was measured, as visits of the same toggle can
+    differ in direction. `at_all`: by their mean."""
+    return abs(math.log(one.measured)) - (0.0 if at_all else one.noise) > LEAST_CHANGE
+
+
+def is_sign_right(one: Judged) -> bool:
+    return (one.predicted > 1) == (one.measured > 1)
+
+
 def sign_right(judged: Sequence[Judged], *, at_all: bool = False) -> Figure:
-    """How often the direction was right, of changes that had one: with the whole interval of what was measured, as
-    visits of the same toggle can differ in direction. `at_all`: by their mean."""
-    clear = [one for one in judged if abs(math.log(one.measured)) - (0.0 if at_all else one.noise) > LEAST_CHANGE]
-    return share(sum((one.predicted > 1) == (one.measured > 1) for one in clear), len(clear))
+    """How often the direction was right, of changes that had one."""
+    clear = [one for one in judged if has_sign(one, at_all=at_all)]
+    return share(sum(map(is_sign_right, clear)), len(clear))
 
 
 def coverage(judged: Sequence[Judged]) -> Figure:
@@ -113,14 +130,11 @@ def macro_f1(verdicts: Sequence[Named]) -> float:
 
 
 def naming(verdicts: Sequence[Named], *, seed: int = 0) -> Figure:
-    """Macro-F1, its interval by resampling within each class."""
-    if not verdicts:
-        return UNKNOWN
-    draw = random.Random(seed)
-    classes = [[one for one in verdicts if one.truth == truth] for truth in sorted({one.truth for one in verdicts})]
-    found = [macro_f1([one for some in classes for one in draw.choices(some, k=len(some))]) for _ in range(RESAMPLES)]
-    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Figure(macro_f1(verdicts), float(low), float(high), len(verdicts))
+    """Macro-F1, its interval by resampling sessions.
+
+    Not within each class: where all sessions of a class were named alike, that leaves nothing to vary.
+    """
+    return _resampled(verdicts, macro_f1, seed=seed)
 
 
 def alarms(verdicts: Sequence[Named]) -> Figure:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks.validate.scenarios import FAULTY, Block, Scenario, fixed, visits
 from stackscope.workload.spec import Length, WorkloadSpec
@@ -17,14 +18,47 @@ HELD_OUT: Final = (3, 6)
 """Batches that a model has seen, and those that it has to say something about all the same."""
 
 
+class Asked(NamedTuple):
+    """Blocks of a session that are predicted, and those before them that this is learned from."""
+
+    learned: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+
+class Sweep(NamedTuple):
+    """Blocks of a session by their part in it. Every learned batch is visited four times: up, down, up and down.
+
+    Its odd visits are learned and each even one is predicted by the odd ones before it: eight pairs of blocks, a few
+    seconds apart, so that a drift of the machine is hardly an error of the model. With all of the first half learned
+    and all of the second predicted, it is: that is told beside it.
+    """
+
+    in_range: tuple[Asked, ...]
+    held_out: Asked
+    halves: Asked
+
+
+PASSES: Final = (LEARNED, LEARNED[::-1], HELD_OUT, LEARNED, LEARNED[::-1])
+
+
+def _roles() -> Sweep:
+    ends = list(accumulate(map(len, PASSES), initial=0))
+    up, down, held_out, again, back = (tuple(range(*span)) for span in pairwise(ends))
+    pairs = Asked(up, down), Asked((*up, *again), back)
+    return Sweep(pairs, Asked(up, held_out), Asked((*up, *down), (*again, *back)))
+
+
+SWEEP: Final = _roles()
+
+
 def _sweep(stand: Any, seconds: float) -> Scenario:
-    """Every learned batch, the held-out ones, and the learned ones once more."""
-    batches = (*LEARNED, *HELD_OUT, *LEARNED[::-1])
-    blocks = tuple(Block(seconds=seconds, concurrency=batch) for batch in batches)
-    workload = fixed("code", 48, 160, LEARNED[0])
+    """Batches by their slots, whose number holds at once: a lower concurrency would wait for requests to end."""
+    blocks = tuple(Block(seconds=seconds, settings={"slots": batch}) for one in PASSES for batch in one)
+    most = max(map(max, PASSES))
     return Scenario(
-        name=f"{stand} batches", goal="time", stand=stand, workload=workload, blocks=blocks, is_quick=stand == "lab"
-    )
+        name=f"{stand} batches", goal="time", stand=stand, workload=fixed("code", 48, 160, most), blocks=blocks,
+        settings={"slots": most}, is_quick=stand == "lab",
+    )  # fmt: skip
 
 
 def _context(tokens: int, seconds: float) -> Scenario:
@@ -60,21 +94,24 @@ UNDRAFTED: Final = {"speculation": "off"}
 ONE_SLOT: Final = {"slots": 1}
 TWO_SLOTS: Final = {"slots": 2}
 FOUR_SLOTS: Final = {"slots": 4}
+SIX_DRAFTED: Final = {"draft_length": 6}
 
 
 # Drafts come late: shadows need time to see how they would do, and forget it with other weights.
 SCENARIOS: Final = (
     _sweep("lab", 2.5),
-    _sweep("gemma", 3.0),
+    _sweep("gemma", 2.5),
     *(_context(tokens, 5.0) for tokens in CONTEXTS),
     _toggles(
-        "toggles lab", (OTHER_WEIGHTS, ONE_THREAD, KV_Q8, NGRAM, DRAFT, DRAFT | KV_Q8, DRAFT | ONE_THREAD),
+        "toggles lab",
+        (OTHER_WEIGHTS, ONE_THREAD, KV_Q8, NGRAM, DRAFT, DRAFT | KV_Q8, DRAFT | ONE_THREAD, NGRAM | OTHER_WEIGHTS),
         stand="lab", workload=fixed("code", 64, 48, 2), settings={"draft_length": 3},
     ),
     _toggles(
         "toggles lab, eight",
-        (ONE_THREAD, FOUR_SLOTS, TWO_SLOTS, KV_Q8, ONE_THREAD | FOUR_SLOTS, ONE_THREAD | TWO_SLOTS),
-        stand="lab", workload=fixed("code", 64, 160, 8), settings={"slots": 8},
+        (ONE_THREAD, FOUR_SLOTS, TWO_SLOTS, KV_Q8, NGRAM, ONE_THREAD | TWO_SLOTS, NGRAM | FOUR_SLOTS,
+         NGRAM | TWO_SLOTS),
+        stand="lab", workload=fixed("code", 64, 160, 8), settings={"slots": 8, "draft_length": 3},
     ),
     _toggles(
         "toggles drafts",
@@ -82,12 +119,14 @@ SCENARIOS: Final = (
         stand="lab", workload=fixed("code", 64, 48, 1), settings={"speculation": "draft", "draft_length": 3},
     ),
     _toggles(
-        "toggles small drafts", (TWO_SLOTS, UNDRAFTED, TWO_SLOTS | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
+        "toggles small drafts",
+        (TWO_SLOTS, UNDRAFTED, TWO_SLOTS | UNDRAFTED, SIX_DRAFTED, {"draft_length": 1}, SIX_DRAFTED | TWO_SLOTS),
         stand="small", workload=fixed("code", 64, 48, 4),
         settings={"speculation": "draft", "draft_length": 3, "slots": 4},
     ),
     _toggles(
-        "toggles copies", (ONE_SLOT, UNDRAFTED, ONE_SLOT | UNDRAFTED, {"draft_length": 6}, {"draft_length": 1}),
+        "toggles copies",
+        (ONE_SLOT, UNDRAFTED, ONE_SLOT | UNDRAFTED, SIX_DRAFTED, {"draft_length": 1}, SIX_DRAFTED | ONE_SLOT),
         stand="lab", workload=fixed("copy", 64, 48, 2),
         settings={"speculation": "ngram", "draft_length": 3, "slots": 2},
     ),
@@ -97,7 +136,8 @@ SCENARIOS: Final = (
     ),
     _toggles(
         "toggles prompts",
-        (NO_PREFIXES, SMALL_BUDGET, ONE_THREAD, NO_PREFIXES | SMALL_BUDGET, NO_PREFIXES | ONE_THREAD),
+        (NO_PREFIXES, SMALL_BUDGET, ONE_THREAD, ONE_SLOT, NO_PREFIXES | SMALL_BUDGET, NO_PREFIXES | ONE_THREAD,
+         NO_PREFIXES | ONE_SLOT),
         stand="small", workload=WorkloadSpec(
             name="rag", concurrency=3, documents=2, shared_tokens=256, prompt_tokens=Length.fixed(24),
             output_tokens=Length.fixed(32), ignore_eos=True,

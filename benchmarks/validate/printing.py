@@ -5,13 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.common import table
+from benchmarks.validate.against import summary
 from stackscope.hardware.quiet import QUIET_SHARE
 
 if TYPE_CHECKING:
     from benchmarks.validate.figures import Figure
-    from benchmarks.validate.scoring import Row, Scored
+    from benchmarks.validate.pairing import Compared
+    from benchmarks.validate.rows import Row, Scored
     from benchmarks.validate.state import State
 
+LEGEND: Final = (
+    "ours: our figure of the items that a simpler predictor is compared in. How much nearer: the mean of its error\n"
+    "less ours, item by item (of macro-F1, ours less its own), with an interval of 95 % over sessions, blocks of\n"
+    "steps or groups of requests. Beaten: the interval lies above 0. Beats us: below."
+)
 NOT_STAGED: Final = (
     "logits of all rows: the engine computes none that it does not need",
     "KV hand-off through a throttled pipe: the engine hands nothing over",
@@ -22,28 +29,33 @@ NOT_STAGED: Final = (
 
 def printed(scored: Scored, state: State) -> str:
     """Everything that a run has to say."""
-    head = ("figure", "goal", "found", "95 %", "n", "")
+    head = ("figure", "goal", "found", "95 %", "n", "ours", "how much nearer", "")
     rows = [line for row in scored.rows for line in _lines(row)]
     loud = sorted(name for name, one in state.staged.items() if one.foreign is None or one.foreign >= QUIET_SHARE)
     n = len(state.staged)
     lines = [state.machine, "", f"{n} sessions, {n - len(loud)} of them quiet" + (": NOT QUIET" if loud else ""), ""]
     lines += [table([head, *rows]), "", *(f"- {note}" for note in scored.notes)]
+    lines += ["", LEGEND, "", "Simpler predictors, in the whole table:", *summary(scored.rows)]
     return "\n".join([*lines, "", "Not staged:", *(f"- {what}" for what in NOT_STAGED)])
 
 
 def _lines(row: Row) -> list[tuple[str, ...]]:
     """A figure, and below it the same of simpler predictors."""
     met = {True: "met", False: "MISSED", None: ""}[row.is_met]
-    below = [(f"  {name}", "", *_cells(found, row), _against(row.found, found)) for name, found in row.simpler]
-    return [(row.name, _goal(row), *_cells(row.found, row), met), *below]
+    below = [
+        (f"  {one.name}", "", *_cells(one.found, row), _told(one.ours.value, row), *_nearer(one.compared, row))
+        for one in row.simpler
+    ]
+    return [(row.name, _goal(row), *_cells(row.found, row), "", "", met), *below]
 
 
-def _against(ours: Figure, theirs: Figure) -> str:
-    """Whether intervals tell ours from a simpler predictor's, which is then the worse one or the better."""
-    if None in (ours.low, ours.high, theirs.low, theirs.high):
-        return ""
-    apart = ours.high < theirs.low or ours.low > theirs.high  # type: ignore[operator]
-    return "apart" if apart else "not apart"
+def _nearer(found: Compared | None, row: Row) -> tuple[str, str]:
+    """By how much ours is nearer, and what follows."""
+    if found is None:
+        return "", ""
+    difference = found.difference
+    interval = _interval(difference, row)
+    return f"{_told(difference.value, row)} ({interval or 'too few to tell'})", found.verdict
 
 
 def _cells(found: Figure, row: Row) -> tuple[str, str, str]:

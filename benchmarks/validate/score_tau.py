@@ -36,16 +36,22 @@ class Rounds(NamedTuple):
 
 def happened(records: Sequence[AnyRecord]) -> Rounds:
     """Rounds that really were; those in which an output ended are among them, as they are in a replay."""
-    rounds = tokens = drafted = accepted = tried = kept = 0
+    return Rounds(*map(sum, zip(*by_request(records).values(), strict=True)))
+
+
+def by_request(records: Sequence[AnyRecord]) -> dict[int, Rounds]:
+    """The same of each request, by its number."""
+    found: dict[int, Rounds] = {}
     for record in records:
         if not isinstance(record, StepRecord) or record.aborted or record.invalid_output:
             continue
         for work in record.work:
             if work.phase != "prefill":
-                rounds, tokens = rounds + 1, tokens + work.emitted
-                drafted, accepted = drafted + work.drafted, accepted + work.accepted
-                tried, kept = tried + (work.drafted > 0), kept + (work.accepted > 0)
-    return Rounds(rounds, tokens, drafted, accepted, tried, kept)
+                tried, kept = int(work.drafted > 0), int(work.accepted > 0)
+                was = found.get(work.request, Rounds())
+                more = (1, work.emitted, work.drafted, work.accepted, tried, kept)
+                found[work.request] = Rounds(*map(sum, zip(was, more, strict=True)))
+    return found
 
 
 def replayed(records: Sequence[AnyRecord], source: DraftKind, length: int) -> Rounds:

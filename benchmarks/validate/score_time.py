@@ -13,6 +13,7 @@ from stackscope.records import StepRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from benchmarks.validate.measuring import Asked
     from benchmarks.validate.reading import Recording, Stretch
     from stackscope.analysis.timing.model import TimeModel
     from stackscope.analysis.whatif.baselines import Roofline
@@ -37,6 +38,13 @@ class Predicted(NamedTuple):
     @property
     def log_error(self) -> float:
         return abs(math.log(self.ns / self.measured_ns))
+
+
+class Foretold(NamedTuple):
+    """The steps of a block, predicted."""
+
+    stretch: Stretch
+    steps: list[Predicted]
 
 
 def _taken_ns(step: StepRecord) -> int:
@@ -74,14 +82,16 @@ def foretold(fit: Fit, stretch: Stretch) -> list[Predicted]:
     return [] if model is None else predict(model, stretch.steps)
 
 
-def sweep(recording: Recording, n_learned: int, n_held_out: int) -> tuple[list[Predicted], list[Predicted]]:
-    """(in range, held out) of a session that goes through batches, through others, and back through the first."""
-    first = recording.stretches[:n_learned]
-    other = recording.stretches[n_learned : n_learned + n_held_out]
-    again = recording.stretches[n_learned + n_held_out :]
-    fit = learned(recording, first)
-    in_range = [one for stretch in again for one in foretold(fit, stretch)]
-    return in_range, [one for stretch in other for one in foretold(fit, stretch)]
+def foretold_blocks(recording: Recording, *parts: Asked) -> list[Foretold]:
+    """Some blocks of a session by what others of its blocks taught. Nothing of a session that is not whole."""
+    found = []
+    for learned_from, blocks in parts:
+        if max((*learned_from, *blocks)) >= len(recording.stretches):
+            return []
+        fit = learned(recording, [recording.stretches[number] for number in learned_from])
+        stretches = [recording.stretches[number] for number in blocks]
+        found += [Foretold(stretch, foretold(fit, stretch)) for stretch in stretches]
+    return found
 
 
 def across(recordings: Sequence[Recording], held_out: Recording) -> list[Predicted]:

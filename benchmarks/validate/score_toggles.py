@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from stackscope.records import DraftKind, Estimate, ModelSummary
     from stackscope.toggles import EngineConfig, Setting
 
+MEMORY: Final = "always memory-bound"
+PRODUCT: Final = "multiplied speed-ups"
+GEOMETRIC: Final = "geometric acceptance"
 ROOFLINE: Final = "uncalibrated roofline"
+MEASURED_PRODUCT: Final = "multiplied (measured) speed-ups"
+"""What multiplying makes of the parts once they have been tried: it knows more than any prediction."""
+DRAFTING: Final = frozenset({"speculation", "draft_length", "adaptive_draft"})
 SHEET_BANDWIDTH: Final = 51.2e9
 """Bytes per second that a data sheet promises: two channels of DDR4-3200."""
 
@@ -44,6 +50,11 @@ class Toggle(NamedTuple):
     """Why there is no prediction."""
     simpler: Mapping[str, float]
     """What simpler predictors said, by their names."""
+    session: str = ""
+    drafts_otherwise: bool = False
+    """Drafts of another length or source are tried after it, so that it matters how acceptance is thought of."""
+    is_pair: bool = False
+    """It is made of others that its session has measured alone."""
 
     @property
     def judged(self) -> Judged | None:
@@ -88,7 +99,7 @@ class Guess(NamedTuple):
     simpler: Mapping[str, float] = MappingProxyType({})
 
 
-def toggles(recording: Recording) -> list[Toggle]:
+def toggles(recording: Recording, session: str = "") -> list[Toggle]:
     """Every toggle of a session with its prediction, which saw nothing of it."""
     made, measured = predictions(recording), ratios(recording)
     reach = _reach([visits for _, visits in measured.values()])
@@ -97,8 +108,28 @@ def toggles(recording: Recording) -> list[Toggle]:
         guess = made.get(key, Guess())
         mean = math.exp(math.fsum(map(math.log, visits)) / len(visits))
         noise = reach / math.sqrt(len(visits))
-        found.append(Toggle(settings, mean, noise, guess.tokens, guess.why_not, guess.simpler))
-    return found
+        drafts = drafts_otherwise(recording, key)
+        found.append(Toggle(settings, mean, noise, guess.tokens, guess.why_not, guess.simpler, session, drafts))
+    return with_products(found)
+
+
+def drafts_otherwise(recording: Recording, key: Key) -> bool:
+    """Whether drafts of another length or source are tried after a toggle than before."""
+    first = next(stretch for stretch in recording.stretches[1::2] if key_of(stretch.changes) == key)
+    drafts = first.config is not None and first.config.speculation != "off"
+    return drafts and not DRAFTING.isdisjoint(first.changes)
+
+
+def with_products(found: Sequence[Toggle]) -> list[Toggle]:
+    """The toggles of a session, pairs with what multiplying makes of them."""
+    made = []
+    for one in found:
+        product = multiplied(found, one)
+        if product is not None:
+            simpler = {**one.simpler, MEASURED_PRODUCT: product.predicted}
+            one = one._replace(is_pair=True, simpler=simpler)
+        made.append(one)
+    return made
 
 
 def _reach(visits: Sequence[Sequence[float]]) -> float:
@@ -175,8 +206,3 @@ def multiplied(found: Sequence[Toggle], pair: Toggle) -> Judged | None:
             product *= one.measured
             left -= key
     return None if left else Judged(product, product, product, pair.measured, pair.noise)
-
-
-def is_pair(found: Sequence[Toggle], one: Toggle) -> bool:
-    """It is made of others of the same session."""
-    return multiplied(found, one) is not None

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from benchmarks.validate import figures, measuring, naming, score_naming, score_tau, score_time, score_toggles
+from benchmarks.validate import (
+    against,
+    against_tau,
+    figures,
+    measuring,
+    naming,
+    score_naming,
+    score_tau,
+    score_time,
+    score_toggles,
+)
 from benchmarks.validate.checks import Accounting, Following, Seen, failures
 from benchmarks.validate.figures import HEALTHY, Figure
 from benchmarks.validate.mutants import MUTANTS
 from benchmarks.validate.reading import read
+from benchmarks.validate.rows import Row, Scored
+from benchmarks.validate.score_toggles import MEMORY
 from stackscope.analysis.whatif.baselines import Roofline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from benchmarks.validate.figures import Judged, Named
-    from benchmarks.validate.reading import Recording
+    from benchmarks.validate.reading import Recording, Stretch
     from benchmarks.validate.scenarios import Scenario
-    from benchmarks.validate.score_time import Predicted
+    from benchmarks.validate.score_time import Foretold, Predicted
     from benchmarks.validate.score_toggles import Toggle
     from benchmarks.validate.state import Folder
     from stackscope.records import AnyRecord, StepRecord
@@ -34,39 +46,6 @@ MOST_HELD: Final = 0.97
 """Of intervals that are to hold nine times in ten: more often says that they are too wide."""
 TAU_GOAL: Final = 0.01
 """Of a replay over the very requests that were drafted for."""
-
-
-class Row(NamedTuple):
-    """One line of the table."""
-
-    name: str
-    found: Figure
-    is_share: bool = True
-    """Shown in percent."""
-    at_most: float | None = None
-    at_least: float | None = None
-    simpler: tuple[tuple[str, Figure], ...] = ()
-    """The same figure of simpler predictors, by their names."""
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is reached. `None`: there is no goal, or nothing was measured.
-
-        A goal between two bounds is reached when the interval has something of what lies between them.
-        """
-        value, low, high = self.found[:3]
-        if value is None or (self.at_most is None and self.at_least is None):
-            return None
-        if self.at_most is not None and self.at_least is not None and low is not None and high is not None:
-            return low <= self.at_most and high >= self.at_least
-        return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
-
-
-class Scored(NamedTuple):
-    """The table, and what has to be said beside it."""
-
-    rows: list[Row]
-    notes: list[str]
 
 
 class Scores:
@@ -102,64 +81,63 @@ class Scores:
         return [(one, found) for one, found in pairs if found is not None]
 
     def _times(self) -> list[Row]:
-        within: list[Predicted] = []
-        batches: list[Predicted] = []
-        sheet: list[Predicted] = []
+        within: list[Foretold] = []
+        late: list[Foretold] = []
+        batches: list[Foretold] = []
+        beside: list[tuple[list[Predicted], list[Predicted]]] = []
+        roles = measuring.SWEEP
         for _, recording in self._of(one for one in measuring.SCENARIOS if one.name.endswith("batches")):
-            in_range, held_out = score_time.sweep(recording, len(measuring.LEARNED), len(measuring.HELD_OUT))
-            within, batches = within + in_range, batches + held_out
-            sheet += _by_sheet(recording)
+            again = score_time.foretold_blocks(recording, *roles.in_range)
+            within += again
+            batches += score_time.foretold_blocks(recording, roles.held_out)
+            late += score_time.foretold_blocks(recording, roles.halves)
+            beside += [(one.steps, _by_sheet(one.stretch)) for one in again if one.steps]
         contexts = [found for _, found in self._of(one for one in measuring.SCENARIOS if "context" in one.name)]
         deep = score_time.across(contexts[:-1], contexts[-1]) if len(contexts) > 1 else []
         quants: list[Predicted] = []
         for _, recording in self._of(one for one in measuring.SCENARIOS if one.goal == "toggles"):
             quants += score_time.after_changes(recording, frozenset(measuring.KV_Q8))
             quants += score_time.after_changes(recording, frozenset(measuring.OTHER_WEIGHTS))
-        errors = [one.error for one in within]
-        simpler = ((score_toggles.ROOFLINE, figures.quantile([one.error for one in sheet], 0.5)),) if sheet else ()
-        every = [*within, *batches, *deep, *quants]
+        errors = [step.error for one in within for step in one.steps]
+        later = [step.error for one in late for step in one.steps]
+        unseen = [step for one in batches for step in one.steps]
+        every = [*(step for one in within for step in one.steps), *unseen, *deep, *quants]
         return [
-            Row("step time, in range: median error", figures.quantile(errors, 0.5), at_most=0.05, simpler=simpler),
+            Row("step time, in range: median error", figures.quantile(errors, 0.5), at_most=0.05,
+                simpler=against.of_steps(beside)),
             Row("step time, in range: p90 error", figures.quantile(errors, 0.9), at_most=0.12),
+            Row("step time, in range, the second half by the first: median error", figures.quantile(later, 0.5)),
+            Row("step time, in range, the second half by the first: p90 error", figures.quantile(later, 0.9)),
             *(
                 Row(f"step time, held-out {what}: median error", _median(found), at_most=0.10)
-                for what, found in (("batch", batches), ("context", deep), ("KV and weight types", quants))
+                for what, found in (("batch", unseen), ("context", deep), ("KV and weight types", quants))
             ),
-            Row(
-                "step time: 90 % intervals hold",
-                figures.share(sum(p.is_covered for p in every), len(every)),
-                at_least=LEAST_HELD,
-                at_most=MOST_HELD,
-            ),
-        ]
+            Row("step time: 90 % intervals hold", figures.share(sum(p.is_covered for p in every), len(every)),
+                at_least=LEAST_HELD, at_most=MOST_HELD),
+        ]  # fmt: skip
 
     def _toggles(self) -> list[Row]:
-        singles: list[Toggle] = []
-        pairs: list[Toggle] = []
-        products: list[Judged] = []
+        found: list[Toggle] = []
         for scenario, recording in self._of(one for one in measuring.SCENARIOS if one.goal == "toggles"):
-            found = score_toggles.toggles(recording)
-            for one in found:
-                product = score_toggles.multiplied(found, one)
-                (singles if product is None else pairs).append(one)
-                products += [] if product is None else [product]
-                if one.judged is None:
-                    self._notes.append(f"{scenario.name}: {one.name} was not predicted: {one.why_not}")
+            found += score_toggles.toggles(recording, scenario.name)
+        for one in found:
+            if one.judged is None:
+                self._notes.append(f"{one.session}: {one.name} was not predicted: {one.why_not}")
+        singles, pairs = [one for one in found if not one.is_pair], [one for one in found if one.is_pair]
         judged, paired = _judged(singles), _judged(pairs)
         everything = [*judged, *paired]
-        multiplied = ("multiplied (measured) speed-ups", figures.median_error(products))
         return [
             Row("single toggles: sign right", figures.sign_right(judged), at_least=0.95,
-                simpler=_simpler(singles, figures.sign_right)),
+                simpler=against.of_signs(singles)),
             Row("single toggles: sign right, where visits hardly agree on it included",
                 figures.sign_right(judged, at_all=True)),
             Row("single toggles: median |ln error|", figures.median_error(judged), at_most=0.07,
-                simpler=_simpler(singles, figures.median_error)),
+                simpler=against.of_errors(singles)),
             Row("pairs: median |ln error|", figures.median_error(paired), at_most=0.10,
-                simpler=(*_simpler(pairs, figures.median_error), multiplied)),
+                simpler=against.of_errors(pairs)),
             Row("toggles: 90 % intervals hold", figures.coverage(everything), at_least=LEAST_HELD,
                 at_most=MOST_HELD),
-            Row("toggles that were predicted", figures.share(len(everything), len(singles) + len(pairs))),
+            Row("toggles that were predicted", figures.share(len(everything), len(found))),
         ]  # fmt: skip
 
     def _naming(self) -> list[Row]:
@@ -200,14 +178,14 @@ class Scores:
             if scenario.delay_ms > 0:
                 delays += _delay_errors(scenario, recording)
         families = [[slower for _, slower in sorted(found)] for found in responses.values() if len(found) > 1]
-        simpler = (("always memory-bound", memory), ("largest phase", phases))
+        others = {MEMORY: memory, against.PHASE: phases}
         return [
             Row("causes: macro-F1", figures.naming(verdicts), is_share=False, at_least=0.9,
-                simpler=tuple((name, figures.naming(found)) for name, found in simpler)),
+                simpler=against.of_names(verdicts, others)),
             Row("causes: macro-F1, faults of less than a tenth of the time included",
                 figures.naming([*verdicts, *weak]), is_share=False),
             Row("placebos: false alarms", figures.alarms(verdicts), at_most=0.05,
-                simpler=tuple((name, figures.alarms(found)) for name, found in simpler)),
+                simpler=against.of_alarms(verdicts, others)),
             Row("without the cause: median |ln error| of the bound", figures.quantile(bounds, 0.5)),
             Row("injected delay: median error", figures.quantile(delays, 0.5), at_most=DELAY_TOLERANCE),
             Row("larger doses do more", figures.share(sum(map(figures.is_monotone, families)), len(families))),
@@ -231,13 +209,10 @@ class Scores:
         rows = []
         for followed in self._followed(measuring.FOLLOWED):
             what = f"{followed.source}, {followed.share:.0%} of the tokens"
-            least = min(followed.by_length)
-            first = score_tau.happened(followed.by_length[least])
-            laws = {length: score_tau.geometric(first, length) for length in followed.by_length if length > least}
-            law = _worst(score_tau.errors(followed.by_length, laws))
+            worst = against_tau.worst(followed)
             rows.append(
-                Row(f"τ at another length, replayed: worst error ({what})", _worst(_replay_errors(followed)),
-                    at_most=TAU_GOAL, simpler=(("geometric acceptance", law),))
+                Row(f"τ at another length, replayed: worst error ({what})", worst.replayed, at_most=TAU_GOAL,
+                    simpler=() if worst.law is None else (worst.law,))
             )  # fmt: skip
         for followed in self._followed(measuring.SAMPLED):
             points: list[float] = []
@@ -290,21 +265,12 @@ def _judged(found: Sequence[Toggle]) -> list[Judged]:
     return [judged for one in found if (judged := one.judged) is not None]
 
 
-def _simpler(found: Sequence[Toggle], of: object) -> tuple[tuple[str, Figure], ...]:
-    """The same figure by each simpler predictor, of the toggles that it says anything about."""
-    assert callable(of)
-    names = sorted({name for one in found for name in one.simpler})
-    return tuple((name, of([j for one in found if (j := one.judged_by(name)) is not None])) for name in names)
-
-
-def _by_sheet(recording: Recording) -> list[Predicted]:
-    """The blocks that are in range, by a data sheet."""
-    found: list[Predicted] = []
-    for stretch in recording.stretches[len(measuring.LEARNED) + len(measuring.HELD_OUT) :]:
-        if stretch.config is not None:
-            peaks = score_toggles.SHEET_BANDWIDTH, score_toggles.sheet_flops(stretch.config)
-            found += score_time.by_roofline(stretch.steps, Roofline(stretch.pricing, *peaks))
-    return found
+def _by_sheet(stretch: Stretch) -> list[Predicted]:
+    """The steps of a block by a data sheet."""
+    if stretch.config is None:
+        return []
+    peaks = score_toggles.SHEET_BANDWIDTH, score_toggles.sheet_flops(stretch.config)
+    return score_time.by_roofline(stretch.steps, Roofline(stretch.pricing, *peaks))
 
 
 def _delay_errors(scenario: Scenario, recording: Recording) -> list[float]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.validate.scenarios import Scenario
 
 LIST: Final = "state.json"
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the scenarios: recordings of other ones are not to be mixed with these."""
 
 

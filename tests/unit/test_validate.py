@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
-from benchmarks.validate import figures, naming, score_naming, score_tau, score_time, score_toggles
+from benchmarks.validate import figures, naming, score_naming, score_tau, score_toggles
 from benchmarks.validate.__main__ import EVERY
 from benchmarks.validate.checks import CHECKS, Accounting, Following, Seen, failures
 from benchmarks.validate.figures import HEALTHY, Figure, Judged, Named
 from benchmarks.validate.mutants import MUTANTS
+from benchmarks.validate.pairing import Compared, Simpler
 from benchmarks.validate.printing import printed
 from benchmarks.validate.reading import divided
+from benchmarks.validate.rows import Row, Scored
 from benchmarks.validate.scenarios import NATURAL
-from benchmarks.validate.scoring import Row, Scored, Scores
+from benchmarks.validate.scoring import Scores
 from benchmarks.validate.state import Folder, Staged
 from stackscope.records import CacheCounters, Phases, SlotWork
 from stackscope.session.writer import SessionWriter
@@ -97,7 +99,9 @@ def test_a_pair_is_told_from_its_parts() -> None:
 
     one, other, both = toggle(0.5, threads=1), toggle(0.8, slots=2), toggle(0.45, threads=1, slots=2)
     found = [one, other, both]
-    assert [score_toggles.is_pair(found, each) for each in found] == [False, False, True]
+    completed = score_toggles.with_products(found)
+    assert [each.is_pair for each in completed] == [False, False, True]
+    assert completed[2].simpler == {score_toggles.MEASURED_PRODUCT: pytest.approx(0.4)}
     product = score_toggles.multiplied(found, both)
     assert product is not None
     assert product.predicted == pytest.approx(0.4)
@@ -213,27 +217,6 @@ def test_what_unfinished_requests_found_was_found() -> None:
     again = msgspec.structs.replace(work, request=8, cached=0, new=600)
     session.steps(1, MS, work=(again,), cache=cache)
     assert [one.partition(":")[0] for one in failures(Accounting(), Seen([divided(session.records)]))] == ["hits"]
-
-
-def test_times_are_predicted_from_the_first_part_only() -> None:
-    """A machine that takes 5 ms and 1 ms for each row: seen at 1, 2, 4 and 8 rows, asked about 3, and again about 8."""
-    session = Session()
-    for batch in (1, 2, 4, 8, 3, 8):
-        session.block()
-        session.steps(300, (5 + batch) * MS, batch=batch)
-    within, held_out = score_time.sweep(divided(session.records), 4, 1)
-    assert len(within) > 50
-    assert figures.quantile([one.error for one in within], 0.5)[0] == pytest.approx(0.0, abs=0.02)
-    assert figures.quantile([one.error for one in held_out], 0.5)[0] == pytest.approx(0.0, abs=0.10)
-
-
-def test_a_machine_that_changes_between_the_parts_is_an_error() -> None:
-    session = Session()
-    for batch, factor in ((1, 1), (2, 1), (4, 1), (8, 1), (3, 1), (8, 2)):
-        session.block()
-        session.steps(200, factor * (5 + batch) * MS, batch=batch)
-    within, _ = score_time.sweep(divided(session.records), 4, 1)
-    assert (figures.quantile([one.error for one in within], 0.5).value or 0) > 0.4
 
 
 @pytest.mark.parametrize(
@@ -353,11 +336,15 @@ def test_a_name_is_not_held_against_a_session_that_somebody_disturbed(tmp_path: 
 
 
 def test_figures_and_goals_are_printed_with_their_simpler_predictors() -> None:
-    row = Row("pairs", Figure(0.04, 0.03, 0.06, 9), at_most=0.10, simpler=(("multiplied", Figure(0.2, 0.1, 0.3, 9)),))
+    simpler = Simpler("multiplied", Figure(0.2, 0.1, 0.3, 9), Figure(0.05), Compared(Figure(0.1, 0.02, 0.2, 9)))
+    few = Simpler("geometric", Figure(0.2, n=2), Figure(0.05), Compared(Figure(0.1, n=2)))
+    row = Row("pairs", Figure(0.04, 0.03, 0.06, 9), at_most=0.10, simpler=(simpler, few))
     count = Row("caught", Figure(9, n=0), is_share=False, at_least=10)
     text = printed(Scored([row, count], ["a note"]), msgspec.convert({"machine": "m"}, type=_state()))
-    assert "pairs         ≤ 10.0 %   4.0 %    3.0 % to 6.0 %  9     met" in text
-    assert "  multiplied            20.0 %  10.0 % to 30.0 %  9   apart" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "pairs ≤ 10.0 % 4.0 % 3.0 % to 6.0 % 9 met" in lines
+    assert "multiplied 20.0 % 10.0 % to 30.0 % 9 5.0 % 10.0 % (2.0 % to 20.0 %) beaten" in lines
+    assert "geometric 20.0 % 2 5.0 % 10.0 % (too few to tell) not told apart" in lines
     assert "MISSED" in text
     assert "- a note" in text
 

@@ -1,0 +1,42 @@
+"""The table as data: rows with their goals, and what simpler predictors make of the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from benchmarks.validate.figures import Figure
+    from benchmarks.validate.pairing import Simpler
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    found: Figure
+    is_share: bool = True
+    """Shown in percent."""
+    at_most: float | None = None
+    at_least: float | None = None
+    simpler: tuple[Simpler, ...] = ()
+    """The same figure of simpler predictors."""
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the goal is reached. `None`: there is no goal, or nothing was measured.
+
+        A goal between two bounds is reached when the interval has something of what lies between them.
+        """
+        value, low, high = self.found[:3]
+        if value is None or (self.at_most is None and self.at_least is None):
+            return None
+        if self.at_most is not None and self.at_least is not None and low is not None and high is not None:
+            return low <= self.at_most and high >= self.at_least
+        return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
+
+
+class Scored(NamedTuple):
+    """The table, and what has to be said beside it."""
+
+    rows: list[Row]
+    notes: list[str]
