@@ -97,10 +97,12 @@ FOUR_SLOTS: Final = {"slots": 4}
 SIX_DRAFTED: Final = {"draft_length": 6}
 
 
+# Pairs are of what depends on each other: drafts on slots and weights, prefixes on slots and budgets. Speed-ups do not
+# multiply there. Threads, which hardly depend on anything, are there for comparison.
 # Drafts come late: shadows need time to see how they would do, and forget it with other weights.
 SCENARIOS: Final = (
-    _sweep("lab", 2.5),
-    _sweep("gemma", 2.5),
+    _sweep("lab", 2.2),
+    _sweep("gemma", 2.2),
     *(_context(tokens, 5.0) for tokens in CONTEXTS),
     _toggles(
         "toggles lab",
@@ -115,8 +117,10 @@ SCENARIOS: Final = (
     ),
     _toggles(
         "toggles drafts",
-        (ONE_THREAD, UNDRAFTED, ONE_THREAD | UNDRAFTED, {"draft_length": 7}, {"draft_length": 1}),
-        stand="lab", workload=fixed("code", 64, 48, 1), settings={"speculation": "draft", "draft_length": 3},
+        (ONE_THREAD, UNDRAFTED, ONE_THREAD | UNDRAFTED, {"draft_length": 7}, {"draft_length": 1}, FOUR_SLOTS,
+         FOUR_SLOTS | UNDRAFTED),
+        stand="lab", workload=fixed("code", 64, 48, 4),
+        settings={"speculation": "draft", "draft_length": 3, "slots": 1},
     ),
     _toggles(
         "toggles small drafts",
@@ -131,8 +135,8 @@ SCENARIOS: Final = (
         settings={"speculation": "ngram", "draft_length": 3, "slots": 2},
     ),
     _toggles(
-        "toggles gemma", (ONE_THREAD, KV_Q8, {"flash_attention": False}, TWO_SLOTS, ONE_THREAD | TWO_SLOTS),
-        stand="gemma", workload=fixed("code", 64, 96, 4), settings={"slots": 4},
+        "toggles gemma", (ONE_THREAD, KV_Q8, {"flash_attention": False}, TWO_SLOTS, NGRAM, NGRAM | TWO_SLOTS),
+        stand="gemma", workload=fixed("code", 64, 96, 4), settings={"slots": 4, "draft_length": 3},
     ),
     _toggles(
         "toggles prompts",
