@@ -6,6 +6,7 @@ anew at intervals by what they cost, so that all of it takes a small, fixed shar
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,8 @@ RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
 SETTLING_NS: Final = 6_000_000_000
 REFILLING_NS: Final = 12_000_000_000
 """How long after a change, and after a rebuild that emptied the caches, nothing is ranked."""
+MOST_STALLS: Final = 128
+"""Kept. A stall takes a second at least, so that what is forgotten left the seconds that are looked at long ago."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
 
 
@@ -74,7 +77,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     stood: tuple[Stood, ...] = ()
     """What was named since the session began, longest first."""
     stalls: tuple[Stall, ...] = ()
-    """Steps since then that stalled, which no name and no figure of a name counts."""
+    """Steps since then that stalled, which no name and no figure of a name counts: the longest, and the newest."""
+    n_stalls: int = 0
+    """All of them."""
 
 
 class Explainer:
@@ -104,6 +109,7 @@ class Explainer:
         self._has_steps = False
         self._stood: dict[Cause, tuple[Naming, int]] = {}
         self._stalls: dict[int, Stall] = {}
+        self._n_stalls_forgotten = 0
         self._first_ns: int | None = None
         self._named_ns = 0
 
@@ -173,7 +179,7 @@ class Explainer:
         naming = self._follower.name(at_ns)
         self._remember(naming, at_ns)
         evidence, model = self._follower.evidence, self._follower.fit.model()
-        self._stalls |= {} if evidence is None else {stall.n: stall for stall in evidence.stalls}
+        self.remember_stalls(() if evidence is None else evidence.stalls)
         terms: tuple[tuple[str, float], ...] = ()
         if evidence is not None and evidence.terms is not None and evidence.steps > 0:
             terms = tuple([(name, ns / evidence.steps) for name, ns in zip(TERMS, evidence.terms, strict=True)])
@@ -181,7 +187,6 @@ class Explainer:
             self._explanation,
             naming=naming,
             stood=self._standing(at_ns),
-            stalls=tuple(self._stalls.values()),
             terms=terms,
             responses=() if evidence is None else tuple(evidence.responses.values()),
             residual=None if model is None else model.residual,
@@ -197,6 +202,20 @@ class Explainer:
         if naming.name is not None:
             _, ns = self._stood.get(naming.name, (naming, 0))
             self._stood[naming.name] = naming, ns + since_ns
+
+    def remember_stalls(self, found: tuple[Stall, ...]) -> None:
+        """Take the stalls of the last seconds; the oldest but the longest are forgotten."""
+        self._stalls |= {stall.n: stall for stall in found}
+        while len(self._stalls) > MOST_STALLS:
+            first, second = itertools.islice(self._stalls, 2)
+            longest = max(self._stalls.values(), key=lambda stall: stall.duration_ns)
+            del self._stalls[second if first == longest.n else first]
+            self._n_stalls_forgotten += 1
+        self._explanation = msgspec.structs.replace(
+            self._explanation,
+            stalls=tuple(self._stalls.values()),
+            n_stalls=len(self._stalls) + self._n_stalls_forgotten,
+        )
 
     def _standing(self, at_ns: int) -> tuple[Stood, ...]:
         whole = max(at_ns - (self._first_ns or 0), 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -109,7 +109,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     left_out: dict[str, int] = {}
     """Changes that do not count, by the reason."""
     outcomes: tuple[Outcome, ...] = ()
-    """All of them, oldest first."""
+    """Those that it is of, oldest first."""
 
     @property
     def coverage(self) -> float | None:
@@ -159,15 +159,20 @@ def merged(scores: Iterable[Score]) -> Score:
 
 
 class Scorecard:
-    """Joins predictions with the changes that follow them and what those did. Bounded by the number of changes."""
+    """Joins predictions with the changes that follow them and what those did."""
 
-    def __init__(self, effect_of: Callable[[int], Effect | None]) -> None:
-        """`effect_of` says what the change at a time did, as far as is known (`live.effects.Effects.effect_of`)."""
+    def __init__(self, effect_of: Callable[[int], Effect | None], *, most: int | None = None) -> None:
+        """`effect_of` says what the change at a time did, as far as is known (`live.effects.Effects.effect_of`).
+
+        `most`: changes that are remembered, the newest. `None`: all of them.
+        """
         self._effect_of = effect_of
         self._predictions = Predictions()
         self._made: list[tuple[int, dict[str, tuple[Setting, Setting]], Prediction | None]] = []
         """Changes whose measurement is not known to be final, with their predictions."""
-        self._outcomes: list[Outcome] = []
+        self._outcomes: deque[Outcome] = deque(maxlen=most)
+        self._scored: tuple[list[Outcome], Score] | None = None
+        """What the score was last made of, and the score: screens ask again and again."""
 
     def predicted(self, prediction: Prediction) -> None:
         """Take a prediction; the change that it is for is still to come."""
@@ -189,16 +194,19 @@ class Scorecard:
 
     def settle(self) -> None:
         """Take the measurements as they are now for final: the next change, or the end of the session, ended them."""
-        self._outcomes += [self._outcome(*made, is_final=True) for made in self._made]
+        self._outcomes.extend([self._outcome(*made, is_final=True) for made in self._made])
         self._made.clear()
 
     def outcomes(self) -> list[Outcome]:
         """All changes so far, with the latest as far as it has been measured."""
-        return self._outcomes + [self._outcome(*made, is_final=False) for made in self._made]
+        return [*self._outcomes, *[self._outcome(*made, is_final=False) for made in self._made]]
 
     def score(self) -> Score:
         """The score so far."""
-        return score_of(self.outcomes())
+        outcomes = self.outcomes()
+        if self._scored is None or self._scored[0] != outcomes:
+            self._scored = outcomes, score_of(outcomes)
+        return self._scored[1]
 
     def _outcome(
         self,

@@ -24,7 +24,7 @@ MOST_NAMES: Final = 3
 def lines(explanation: Explanation, width: int) -> list[Text]:
     """A block of the summary; empty where nothing is known."""
     told = _limits(explanation, width)
-    stalled = stalls.sentence(explanation.stalls)
+    stalled = stalls.sentence(explanation.stalls, explanation.n_stalls)
     if stalled is not None:
         told.append(row("stalled", [stalled], width, style="yellow"))
     if explanation.ranking is None:
@@ -81,6 +81,7 @@ def document(explanation: Explanation) -> dict[str, object]:
         "rejected": msgspec.to_builtins(naming.rejected),
         "notes": list(naming.notes),
         "stalls": msgspec.to_builtins(explanation.stalls),
+        "n_stalls": explanation.n_stalls,
         "stood": [{"name": one.naming.name, "ns": one.ns, "share": one.share} for one in explanation.stood],
         "time_model": {
             "calibrated": explanation.is_calibrated,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import numpy as np
 import pytest
 
 from stackscope.analysis.ledger import Ledger
 from stackscope.analysis.ledgers import Pricing
-from stackscope.analysis.timing.design import COLUMNS_OF, Design, by_parameter, times_of
+from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, Design, by_parameter, times_of
 from stackscope.analysis.timing.drawing import Belief, Load, latent
 from stackscope.analysis.timing.fit import Fit
 from stackscope.analysis.timing.forwards import COLUMNS, ForwardDesign, _strangers
 from stackscope.analysis.timing.products import multiplied, squared
-from stackscope.analysis.timing.sampled import MOST, PER_KIND, Kept, Sampled, kind_of
-from stackscope.analysis.timing.shapes import Shape
+from stackscope.analysis.timing.sampled import MOST, PER_KIND, Kept, Sampled, kind_of, packed, unpacked
+from stackscope.analysis.timing.shapes import Shape, one_row
 from stackscope.analysis.timing.solving import NO_DATA, Data, Prior, among_alike, solve
 from stackscope.records import DraftForward, LayerSummary, ModelSummary, SlotWork, TensorClass, Ubatch
 from tests.unit.record_builders import make_model, make_step
@@ -170,8 +172,23 @@ class TestDesign:
 
 class TestSampled:
     def _kept(self, at_ns: int) -> Kept:
-        step = make_step()
-        return Kept((), times_of(step), None, at_ns, (1,), (1,), 0, 0)
+        return Kept(b"", b"", *times_of(make_step()), None, at_ns, (1,), (1,), 0, 0)
+
+    def test_columns_come_back_as_they_were_packed(self) -> None:
+        order = np.random.default_rng(1)
+        columns = [[order.random(len(COLUMNS_OF[name].terms)) for name in BLOCKS] for _ in range(5)]
+        for one in columns:
+            one[1][:] = 0.0
+            one[0][order.random(len(one[0])) < 0.7] = 0.0
+        kept = [Kept(*packed(one), *times_of(make_step()), None, 0, (1,), (1,), 0, 0) for one in columns]
+        for index, block in enumerate(unpacked(kept)):
+            assert np.array_equal(block, [one[index] for one in columns])
+        assert [block.shape for block in unpacked([])] == [(0, len(COLUMNS_OF[name].terms)) for name in BLOCKS]
+
+    def test_a_step_that_is_kept_is_small(self) -> None:
+        design = Design(CONFIG, Pricing(Ledger(make_model(), "f16", "f16")), is_gpu=False)
+        where, values = packed(design.columns(one_row(200)))
+        assert sys.getsizeof(where) + sys.getsizeof(values) < 300
 
     def test_a_common_kind_does_not_push_out_rare_ones(self) -> None:
         sampled = Sampled()

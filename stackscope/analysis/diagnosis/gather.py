@@ -17,6 +17,7 @@ from stackscope.analysis.diagnosis.responses import Responses
 from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
 from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.live.sums import end_times
+from stackscope.analysis.lives import Life
 from stackscope.records import (
     ConfigEvent,
     HardwareSample,
@@ -76,7 +77,7 @@ class Gatherer:
         """The last step that was added, and its end."""
         self._responses = Responses()
         self._machine = MachineWatch()
-        self._requests: deque[RequestRecord] = deque(maxlen=256)
+        self._requests: deque[Life] = deque(maxlen=256)
         self._shadows: deque[PrefixShadow] = deque(maxlen=256)
         self._draft_model = None if header is None else header.draft_model
         self._model = None if header is None else header.model
@@ -92,7 +93,7 @@ class Gatherer:
             return
         match record:
             case RequestRecord():
-                self._requests.append(record)
+                self._requests.append(Life.of(record))
             case HardwareSample():
                 self._machine.sample(record)
             case Probe():

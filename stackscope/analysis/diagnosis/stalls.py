@@ -82,14 +82,15 @@ def _by_rows(one: Sample, rest: Sequence[Sample]) -> float | None:
     return median_low([other.duration_ns for other in rest]) * max(1.0, one.shape.rows / max(1, rows))
 
 
-def sentence(stalls: Sequence[Stall]) -> str | None:
-    """What stalls were, in words. `None`: there were none."""
+def sentence(stalls: Sequence[Stall], n: int | None = None) -> str | None:
+    """What stalls were, in words. `n`: how many, where not all are given. `None`: there were none."""
     if not stalls:
         return None
     longest = max(stalls, key=lambda stall: stall.duration_ns)
     took, usual = units.duration(longest.duration_ns), units.duration(longest.usual_ns)
-    what = f"a step stalled: it took {took}" if len(stalls) == 1 else (
-        f"{units.counted(len(stalls), 'step')} stalled, one for {took}"
+    n = len(stalls) if n is None else n
+    what = f"a step stalled: it took {took}" if n == 1 else (
+        f"{units.counted(n, 'step')} stalled, one for {took}"
     )  # fmt: skip
     return (
         f"{what} where {usual} is usual, as when the process is stopped, the machine suspended or a disk slow; "

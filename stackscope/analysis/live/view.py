@@ -11,7 +11,7 @@ from stackscope import units
 from stackscope.analysis.live import explained, windows
 from stackscope.analysis.live.bins import BIN_NS, MINUTE_BINS, Bins
 from stackscope.analysis.live.blocks import Blocks
-from stackscope.analysis.live.effects import Effects
+from stackscope.analysis.live.effects import MOST_EFFECTS, Effects
 from stackscope.analysis.live.events import Events
 from stackscope.analysis.live.inflight import InFlight
 from stackscope.analysis.live.latencies import GAPS_NS, Latencies
@@ -98,7 +98,7 @@ class LiveView:
         self._explanation: Explanation | None = None
         self._looked_ns = 0
         self._effects = Effects()
-        self._scorecard = Scorecard(self._effects.effect_of)
+        self._scorecard = Scorecard(self._effects.effect_of, most=MOST_EFFECTS)
         self._blocks = Blocks(self._effects.add_block)
         self._blocks.concurrency = self._standing.closed_loop
         self._events = Events(self._effects.effect_of)

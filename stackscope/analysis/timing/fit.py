@@ -12,14 +12,14 @@ from stackscope.analysis.offload import computes_on_gpu, has_gpu
 from stackscope.analysis.timing.design import Design, times_of
 from stackscope.analysis.timing.learning import Learned, learn, learned_before, priors, seen_by
 from stackscope.analysis.timing.model import Source, TimeModel, conditions_of, origin_of
-from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of
+from stackscope.analysis.timing.sampled import Kept, Sampled, kind_of, packed
 from stackscope.analysis.timing.separating import unknown_of
 from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.timing.solving import FEW
 from stackscope.records.ceilings import placement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from stackscope.analysis.timing.solving import Data, Prior
     from stackscope.records import Ceilings, Header, StepRecord
@@ -67,6 +67,8 @@ class Fit:
         known = self._known.pop(key, None)
         if known is None or not _same_models(known.pricing, pricing):
             known = self._begun(config, pricing, before)
+        if before is not None and before is not known:
+            before.leave()
         known.config = config
         self._known[key] = self._current = known
         while len(self._known) > MOST_CONDITIONS:
@@ -78,7 +80,7 @@ class Fit:
         ceilings = self._ceilings(config)
         base = None
         if ceilings is None and before is not None and before.is_useful:
-            base = before.model(self._models(), self._all)
+            base = before.model(self._models, self._all)
         elif ceilings is None:
             near = next((one for one in self._all if one.conditions.names_model(config)), None)
             base = None if near is None else _calibrated(near, config, pricing, is_gpu=is_gpu)
@@ -99,7 +101,7 @@ class Fit:
         """What is known now. `None`: no configuration, no geometry, or nothing was ever timed."""
         if self._current is None:
             return None
-        return self._current.model(self._models(), self._all)
+        return self._current.model(self._models, self._all)
 
     @property
     def n_kept(self) -> int:
@@ -112,9 +114,9 @@ class Fit:
         Without what those know of others: else each model would keep all that were ever made.
         """
         return {
-            key: known.last.with_live(known.config, {})
+            key: known.alone
             for key, known in self._known.items()
-            if known.last is not None and known is not self._current and known.is_useful
+            if known.alone is not None and known is not self._current and known.is_useful
         }
 
     def _ceilings(self, config: EngineConfig) -> Ceilings | None:
@@ -137,6 +139,10 @@ class _Conditions:
         self.config = config
         self.pricing = pricing
         self.last: TimeModel | None = None
+        self._alone: tuple[TimeModel, TimeModel] | None = None
+        """A model that `last` was, and the same without what it knows of others."""
+        self._was_left = False
+        """`last` knows of no others since."""
         self._ceilings = ceilings
         self._rates = rates
         self._is_gpu = is_gpu
@@ -147,7 +153,22 @@ class _Conditions:
         self._base = None
         if ceilings is None and base is not None:
             derived = base.under(config, pricing)
-            self._base = None if isinstance(derived, str) else derived
+            self._base = None if isinstance(derived, str) else derived.with_live(config, {})
+
+    @property
+    def alone(self) -> TimeModel | None:
+        """The newest model without what it knows of others, the same as long as there is no newer. `None`: none yet."""
+        if self.last is None:
+            return None
+        if self._alone is None or self._alone[0] is not self.last:
+            self._alone = self.last, self.last.with_live(self.config, {})
+        return self._alone[1]
+
+    def leave(self) -> None:
+        """Other conditions are in force. What others taught by now is not kept with these: it is asked for again."""
+        alone = self.alone
+        if alone is not None:
+            self.last, self._alone, self._was_left = alone, (alone, alone), True
 
     @property
     def is_useful(self) -> bool:
@@ -166,11 +187,17 @@ class _Conditions:
         share = None
         if step.cpu_ns is not None and threads and step.phases.decode > 0 and not self._is_gpu:
             share = step.cpu_ns / (threads * step.phases.decode)
+        where, values = packed(self._design.columns(shape, speculation))
+        target_ns, draft_ns, sample_ns, host_ns = times_of(step)
         self.sampled.keep(
             kind,
             Kept(
-                columns=self._design.columns(shape, speculation),
-                times=times_of(step),
+                where=where,
+                values=values,
+                target_ns=target_ns,
+                draft_ns=draft_ns,
+                sample_ns=sample_ns,
+                host_ns=host_ns,
                 share=share,
                 at_ns=step.start_ns,
                 rows=tuple([one.rows for one in shape.passes]),
@@ -181,9 +208,9 @@ class _Conditions:
         )
 
     def model(
-        self, known: dict[tuple[object, ...], TimeModel], ceilings: tuple[Ceilings, ...] = ()
+        self, known: Callable[[], dict[tuple[object, ...], TimeModel]], ceilings: tuple[Ceilings, ...] = ()
     ) -> TimeModel | None:
-        """The model of what was seen so far; the one of before while little is new."""
+        """The model of what was seen so far; the one of before while little is new. `known` says what is of others."""
         if self._n == 0 and self._ceilings is None and self._base is None:
             return None
         new = self._n - self._n_fitted
@@ -191,9 +218,12 @@ class _Conditions:
             new > REFIT_SHARE * self._n_fitted and (self._n < EAGER or self._since_ns >= REFIT_NS)
         )
         if is_due:
-            self.last = self._made(known, ceilings)
+            self.last = self._made(known(), ceilings)
             self._n_fitted, self._since_ns = self._n, 0
         assert self.last is not None
+        if self._was_left and not is_due:
+            self.last = self.last.with_live(self.config, known())
+        self._was_left = False
         if self.last.conditions != self.config:
             self.last = self.last.with_live(self.config)
         return self.last
@@ -243,4 +273,4 @@ def _calibrated(ceilings: Ceilings, config: EngineConfig, pricing: Pricing, *, i
     except ValueError:
         return None
     made = _Conditions(theirs, Pricing(target, draft, c.threads), ceilings, is_gpu=is_gpu)
-    return made.model({}, (ceilings,))
+    return made.model(dict, (ceilings,))

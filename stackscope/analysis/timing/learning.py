@@ -13,6 +13,7 @@ from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, by_parameter
 from stackscope.analysis.timing.drawing import Belief
 from stackscope.analysis.timing.forwards import COLUMNS, WEIGHTS
 from stackscope.analysis.timing.model import Errors, Seen
+from stackscope.analysis.timing.sampled import times_by_block, unpacked
 from stackscope.analysis.timing.solving import FEW, NO_DATA, Data, Posterior, Prior, scale_of, solve
 
 if TYPE_CHECKING:
@@ -129,11 +130,19 @@ def _rates_only(ceilings: Ceilings | None) -> Ceilings | None:
 def learn(given: Sequence[tuple[Prior, Data]], steps: Sequence[Kept], *, origin: str, seen: Seen) -> Learned:
     """Fit every block to steps, in the order of time. `seen` is what was measured beside them."""
     usable, starved, best = _unstarved(steps)
+    all_columns = unpacked(steps)
+    columns = all_columns if len(usable) == len(steps) else unpacked(usable)
+    all_times, times = times_by_block(steps), times_by_block(usable)
     posteriors: list[Posterior] = []
     found: list[Belief] = []
     for index, (name, (prior, calibration)) in enumerate(zip(BLOCKS, given, strict=True)):
-        of_all = steps if name in ("sample", "host") else usable
-        posterior = solve(prior, calibration, _data(name, index, of_all))
+        of_all = name in ("sample", "host")
+        data = (
+            _data(name, steps, all_columns[index], all_times[:, index])
+            if of_all
+            else _data(name, usable, columns[index], times[:, index])
+        )
+        posterior = solve(prior, calibration, data)
         posteriors.append(posterior)
         found.append(Belief(COLUMNS_OF[name].parameters, posterior.mean, posterior.root, origin=origin))
     rows = [one for kept in usable for one in kept.rows]
@@ -142,7 +151,7 @@ def learn(given: Sequence[tuple[Prior, Data]], steps: Sequence[Kept], *, origin:
         max([seen.deepest, *(kept.deepest for kept in usable)]),
         max([seen.cells, *(kept.cells for kept in usable)]),
     )
-    errors = _errors(found, usable)
+    errors = _errors(found, usable, columns, times)
     return Learned(tuple(found), seen, errors, posteriors[0].level, starved, tuple(usable), best)
 
 
@@ -156,26 +165,29 @@ def _unstarved(steps: Sequence[Kept]) -> tuple[list[Kept], float, float | None]:
     return usable, 1.0 - len(usable) / len(steps), best
 
 
-def _data(name: str, index: int, steps: Sequence[Kept]) -> Data:
-    """The steps that have something of this block in them."""
-    with_work = [kept for kept in steps if kept.times[index] > 0 and kept.columns[index].any()]
-    if not with_work:
+def _data(name: str, steps: Sequence[Kept], columns: Floats, every: Floats) -> Data:
+    """The steps that have something of this block in them. `columns` and times are the block's, of all steps."""
+    has_work = (every > 0.0) & columns.any(axis=1)
+    if not has_work.any():
         return NO_DATA
-    columns = by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in with_work])
     numbers: dict[tuple[object, ...], int] = {}
-    kinds = [numbers.setdefault((kept.rows, kept.outputs), len(numbers)) for kept in with_work]
-    times = np.array([float(kept.times[index]) for kept in with_work])
-    return Data(columns, times, np.zeros(len(with_work)), np.array(kinds))
+    kinds = [
+        numbers.setdefault((kept.rows, kept.outputs), len(numbers))
+        for kept, is_used in zip(steps, has_work.tolist(), strict=True)
+        if is_used
+    ]
+    times = every[has_work]
+    return Data(by_parameter(COLUMNS_OF[name], columns[has_work]), times, np.zeros(len(times)), np.array(kinds))
 
 
-def _errors(found: Sequence[Belief], steps: Sequence[Kept]) -> Errors:
+def _errors(found: Sequence[Belief], steps: Sequence[Kept], columns: Sequence[Floats], times: Floats) -> Errors:
     """How whole steps stray from the prediction, and how much of that they have in common with their neighbours."""
     if len(steps) < FEW:
         return Errors(0.05, DRIFT, ())
     predicted = np.zeros(len(steps))
-    for index, (name, belief) in enumerate(zip(BLOCKS, found, strict=True)):
-        predicted += by_parameter(COLUMNS_OF[name], [kept.columns[index] for kept in steps]) @ belief.mean
-    logs = np.log([max(1.0, sum(kept.times)) for kept in steps]) - np.log(np.maximum(predicted, 1.0))
+    for name, belief, of_block in zip(BLOCKS, found, columns, strict=True):
+        predicted += by_parameter(COLUMNS_OF[name], of_block) @ belief.mean
+    logs = np.log(np.maximum(times.sum(axis=1), 1.0)) - np.log(np.maximum(predicted, 1.0))
     residual = scale_of(logs)
     quantiles = np.quantile(logs, np.linspace(0.0, 1.0, 41))
     return Errors(residual, _drift(steps, logs, 3 * residual), tuple(quantiles.tolist()))

@@ -37,6 +37,9 @@ PER_CONTEXT: Final = 0.15
 """How much attention may be off (ln) for each e-fold of context, or of occupied cells, beyond the most that was
 measured."""
 
+MOST_SHAPES: Final = 64
+"""Whose columns are remembered."""
+
 _FEW: Final = 256
 """Cached tokens that make no difference."""
 
@@ -44,6 +47,9 @@ _GRID: Final = np.linspace(0.0, 1.0, 41)
 
 
 _TERM_OF: Final = tuple(np.array([TERMS.index(term) for term in COLUMNS_OF[name].terms]) for name in BLOCKS)
+
+_IS_CONTEXT: Final = np.array([term in ("attention", "resident") for term in COLUMNS_OF["target"].terms])
+"""Columns of the target's forward that are for what is attended to."""
 
 
 class Seen(NamedTuple):
@@ -117,6 +123,10 @@ class TimeModel:
         """Ceilings of this machine under these conditions stand behind it, and not only steps."""
         self.starved = starved
         """Share of the steps that was left out because the engine's threads waited for a CPU."""
+        self._columns: dict[Shape, tuple[Floats, ...]] = {}
+        """Of some shapes: whoever asks for draws asks for terms too."""
+        self._drawn: tuple[tuple[int, int], list[Floats]] | None = None
+        """The machines last drawn, by block, for how many and which seed: most calls want the same again."""
 
     @property
     def residual(self) -> float:
@@ -126,7 +136,7 @@ class TimeModel:
     def terms(self, shape: Shape) -> Terms:
         """The most likely time of a step in parts, in nanoseconds."""
         sums = np.zeros(len(TERMS))
-        for where, each, columns in zip(_TERM_OF, self._each, self.design.columns(shape), strict=True):
+        for where, each, columns in zip(_TERM_OF, self._each, self._columns_of(shape), strict=True):
             sums += np.bincount(where, weights=columns * each, minlength=len(TERMS))
         return Terms(*sums.tolist())
 
@@ -138,19 +148,37 @@ class TimeModel:
         (`residual`) is not in it: `interval` is for those.
         """
         total = np.zeros((n, len(shapes)))
-        columns = [self.design.columns(shape) for shape in shapes]
-        for index, (name, belief) in enumerate(zip(BLOCKS, self.beliefs, strict=True)):
-            where = COLUMNS_OF[name]
-            drawn = belief.draws(n, seed)[:, list(where.parameter)]
-            matrix = np.array([row[index] for row in columns]).reshape(len(shapes), len(where.terms))
-            total += self._target(drawn, matrix, shapes, seed) if name == "target" else multiplied(drawn, matrix.T)
+        columns = [self._columns_of(shape) for shape in shapes]
+        for index, (name, drawn) in enumerate(zip(BLOCKS, self._machines(n, seed), strict=True)):
+            matrix = np.array([row[index] for row in columns]).reshape(len(shapes), len(COLUMNS_OF[name].terms))
+            if name == "target":
+                total += self._target(drawn, matrix, shapes, seed)
+            elif matrix.any():
+                total += multiplied(drawn, matrix.T)
         return total * np.exp(self.errors.drift * latent("drift", n, seed))[:, None]
+
+    def _columns_of(self, shape: Shape) -> tuple[Floats, ...]:
+        known = self._columns.get(shape)
+        if known is None:
+            if len(self._columns) >= MOST_SHAPES:
+                self._columns.clear()
+            known = self._columns[shape] = self.design.columns(shape)
+        return known
+
+    def _machines(self, n: int, seed: int) -> list[Floats]:
+        """Draws of the columns' parameters, (n, columns) for each block."""
+        if self._drawn is None or self._drawn[0] != (n, seed):
+            drawn = [
+                belief.draws(n, seed)[:, list(COLUMNS_OF[name].parameter)]
+                for name, belief in zip(BLOCKS, self.beliefs, strict=True)
+            ]
+            self._drawn = (n, seed), drawn
+        return self._drawn[1]
 
     def _target(self, drawn: Floats, matrix: Floats, shapes: Sequence[Shape], seed: int) -> Floats:
         """Draws of the target's forward, with what grows with the distance from what was measured."""
         n = len(drawn)
-        terms = COLUMNS_OF["target"].terms
-        is_context = np.array([term in ("attention", "resident") for term in terms])
+        is_context = _IS_CONTEXT
         context = multiplied(drawn[:, is_context], matrix[:, is_context].T)
         far = np.array([self._depth(shape) for shape in shapes])
         context *= np.exp(np.outer(latent("context", n, seed), far))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stackscope.analysis.timing.curves import Floats
-    from stackscope.analysis.timing.design import Times
     from stackscope.records import StepRecord
 
 PER_KIND: Final = 48
@@ -23,12 +30,23 @@ FIRST: Final = 4
 Kind = tuple[int, int, int, int, bool]
 
 
-class Kept(NamedTuple):
-    """What is needed of one step."""
+_LENGTHS: Final = tuple(len(COLUMNS_OF[name].terms) for name in BLOCKS)
+assert sum(_LENGTHS) <= 256, "a place takes a byte"
+_STARTS: Final = tuple(sum(_LENGTHS[:index]) for index in range(len(BLOCKS) + 1))
+"""Where the columns of each block begin in a row of all of them, and where the last one ends."""
 
-    columns: tuple[Floats, ...]
-    """By block."""
-    times: Times
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """What is needed of one step. Thousands are kept, so that columns are packed: most of them are zero."""
+
+    where: bytes
+    """Places of the columns that are not zero, a byte each, in a row of all blocks' columns."""
+    values: bytes
+    """Those columns, float64."""
+    target_ns: int
+    draft_ns: int
+    sample_ns: int
+    host_ns: int
     share: float | None
     """CPU time ÷ what the threads could have had during the forward. `None`: not known."""
     at_ns: int
@@ -40,6 +58,29 @@ class Kept(NamedTuple):
     """Most tokens that a sequence had cached."""
     cells: int
     """Occupied KV cells."""
+
+
+def packed(columns: Sequence[Floats]) -> tuple[bytes, bytes]:
+    """`Kept.where` and `Kept.values` of one step's columns, a vector for each block."""
+    row = np.concatenate(columns)
+    places = np.flatnonzero(row)
+    return places.astype(np.uint8).tobytes(), row[places].tobytes()
+
+
+def unpacked(steps: Sequence[Kept]) -> tuple[Floats, ...]:
+    """(steps, columns) for each block."""
+    rows = np.repeat(np.arange(len(steps)), [len(kept.where) for kept in steps])
+    matrix = np.zeros((len(steps), _STARTS[-1]))
+    matrix[rows, np.frombuffer(b"".join([kept.where for kept in steps]), np.uint8)] = np.frombuffer(
+        b"".join([kept.values for kept in steps])
+    )
+    return tuple(matrix[:, start:end] for start, end in itertools.pairwise(_STARTS))
+
+
+def times_by_block(steps: Sequence[Kept]) -> Floats:
+    """(steps, blocks) nanoseconds, the blocks as in `BLOCKS`."""
+    found = [(kept.target_ns, kept.draft_ns, kept.sample_ns, kept.host_ns) for kept in steps]
+    return np.array(found, dtype=float).reshape(-1, len(BLOCKS))
 
 
 def kind_of(step: StepRecord) -> Kind:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackscope.analysis.timing.design import COLUMNS_OF
+from stackscope.analysis.timing.sampled import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,9 @@ def unknown_of(learned: Learned, ceilings: Ceilings | None) -> dict[str, str]:
     steps = learned.unstarved
     if all(len(kept.rows) == 1 for kept in steps) and (ceilings is None or ceilings.fixed_ns is None):
         unknown["fixed"] = "weights and fixed cost cannot be told apart: all steps have one pass"
+    columns = unpacked(steps)[0]
     if len(steps) > 0:
-        unknown.update(_inseparable(learned, steps))
-    columns = np.array([kept.columns[0] for kept in steps]) if steps else np.zeros((0, 0))
+        unknown.update(_inseparable(learned, steps, columns))
     _never_seen(unknown, columns, ceilings, learned)
     best = learned.shares_at_best
     if best is not None and best < 0.9:
@@ -48,10 +49,10 @@ def unknown_of(learned: Learned, ceilings: Ceilings | None) -> dict[str, str]:
     return unknown
 
 
-def _inseparable(learned: Learned, steps: Sequence[Kept]) -> dict[str, str]:
+def _inseparable(learned: Learned, steps: Sequence[Kept], columns: Floats) -> dict[str, str]:
     """Pairs of terms of a typical step whose errors make up for each other."""
     where = COLUMNS_OF["target"]
-    mean = np.mean([kept.columns[0] for kept in steps], axis=0)
+    mean = np.mean(columns, axis=0)
     belief = learned.beliefs[0]
     names = list(dict.fromkeys(where.terms))
     matrix = np.zeros((len(names), len(belief.mean)))

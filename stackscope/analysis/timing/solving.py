@@ -126,9 +126,16 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
 
 def scale_of(residuals: Floats) -> float:
     """Standard deviation of residuals without their outliers, as far as there are enough of them to tell."""
-    spread = MAD * float(np.median(np.abs(residuals - np.median(residuals))))
+    spread = MAD * _median(np.abs(residuals - _median(residuals)))
     n = len(residuals)
     return max(LEAST_SCALE, float(np.sqrt((FEW * USUAL_SCALE**2 + n * spread**2) / (FEW + n))))
+
+
+def _median(values: Floats) -> float:
+    """`np.median` of some numbers, none of them NaN, in a third of its time: a fit asks for hundreds."""
+    in_order = np.sort(values)
+    n = len(in_order)
+    return 0.5 * (float(in_order[(n - 1) // 2]) + float(in_order[n // 2]))
 
 
 def among_alike(residuals: Floats, kinds: NDArray[np.intp] | None) -> Floats:
@@ -139,11 +146,14 @@ def among_alike(residuals: Floats, kinds: NDArray[np.intp] | None) -> Floats:
     """
     if kinds is None:
         return residuals
-    apart = residuals.copy()
-    for kind in np.flatnonzero(np.bincount(kinds) >= FEW):
-        of_kind = kinds == kind
-        apart[of_kind] -= np.median(residuals[of_kind])
-    return apart
+    in_order = residuals[np.lexsort((residuals, kinds))]
+    counts = np.bincount(kinds)
+    ends = np.cumsum(counts)
+    first = np.minimum(ends - counts, len(residuals) - 1)  # Of kinds without steps too, which nobody asks for.
+    below, above = first + np.maximum(counts - 1, 0) // 2, first + counts // 2
+    medians = 0.5 * (in_order[below] + in_order[np.minimum(above, len(residuals) - 1)])
+    made: Floats = residuals - np.where(counts >= FEW, medians, 0.0)[kinds]
+    return made
 
 
 def _level(steps: Data, theta: Floats, sd: float) -> float:
@@ -151,7 +161,7 @@ def _level(steps: Data, theta: Floats, sd: float) -> float:
     logs = np.log(steps.times / _predicted(steps.columns, theta))
     noise = max(USUAL_SCALE, scale_of(logs))
     information = len(logs) / noise**2
-    return float(np.exp(np.median(logs) * information / (information + 1.0 / sd**2)))
+    return float(np.exp(_median(logs) * information / (information + 1.0 / sd**2)))
 
 
 def _predicted(columns: Floats, theta: Floats) -> Floats:

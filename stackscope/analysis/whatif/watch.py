@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope.analysis.live.standing import Standing
+from stackscope.analysis.lives import Life
 from stackscope.analysis.whatif.sampling import sample
 from stackscope.analysis.whatif.working_point import Round, WorkingPoint
 from stackscope.records import ConfigEvent, Header, PrefixShadow, RequestRecord, StepRecord, TrafficEvent
@@ -42,7 +43,7 @@ class Watch:
     def _begin(self, header: Header | None) -> None:
         self._standing = Standing(header)
         self._steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
-        self._requests: deque[RequestRecord] = deque(maxlen=MOST_REQUESTS)
+        self._requests: deque[Life] = deque(maxlen=MOST_REQUESTS)
         self._shadows: dict[int | None, PrefixShadow] = {}
         self._since_ns = 0
         self._last: StepRecord | None = None
@@ -64,7 +65,7 @@ class Watch:
             case RequestRecord():
                 self._put_back.discard(record.id)
                 if record.arrived_ns >= self._since_ns:
-                    self._requests.append(record)
+                    self._requests.append(Life.of(record))
             case ConfigEvent():
                 self._change(record)
             case TrafficEvent():
@@ -158,7 +159,7 @@ class Watch:
 
 
 def _as_in_the_long_run(
-    rounds: tuple[Round, ...], computed_per_token: float | None, requests: Collection[RequestRecord]
+    rounds: tuple[Round, ...], computed_per_token: float | None, requests: Collection[Life]
 ) -> tuple[Round, ...]:
     """Rounds whose prompts weigh as much as over the last requests: few begin within some hundred steps."""
     tokens = sum(request.output_tokens for request in requests)
