@@ -13,8 +13,8 @@ One rule for every figure, with nothing to choose after the fact:
   as wide as McNemar's exact one. With fewer than `LEAST_CLUSTERS` clusters there is none.
 - The **verdict** is "beaten" when the interval lies above 0, "beats us" when it lies below, else "not told apart".
 
-Every comparison has its own 95 %; no correction is made for their number. Simulated, five to sixteen clusters whose items
-err together are told apart in 6 to 7 % where nothing differs (`tests/unit/test_validate_pairing.py`).
+Every comparison has its own 95 %; no correction is made for their number. Simulated, five to sixteen clusters whose
+items err together are told apart in 6 to 7 % where nothing differs (`tests/unit/test_validate_pairing.py`).
 """
 
 from __future__ import annotations
