@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from stackscope.records import AnyRecord
     from stackscope.toggles import Setting
 
-NAMING_SHARE: Final = 0.004
-RANKING_SHARE: Final = 0.004
+NAMING_SHARE: Final = 0.003
+RANKING_SHARE: Final = 0.003
 """Shares of one core that naming and predicting may take."""
 NAMING_NS: Final = (1_000_000_000, 3_000_000_000)
 RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
@@ -144,10 +144,15 @@ class Explainer:
 
     def explanation(self, at_ns: int) -> Explanation:
         """What is known now; parts of it as of some seconds ago, where making them anew would cost too much."""
-        if self._has_steps and at_ns >= self._name_from_ns:
-            self._name_from_ns = at_ns + self._timed(self._name, at_ns, NAMING_SHARE, NAMING_NS)
+        self.follow(at_ns)
         if self._has_steps and at_ns >= self._rank_from_ns:
             self._rank_from_ns = at_ns + self._timed(self._rank, at_ns, RANKING_SHARE, RANKING_NS)
+        return self._explanation
+
+    def follow(self, at_ns: int) -> Explanation:
+        """The same while nobody looks, for the course of things: what limits is named, and nothing is predicted."""
+        if self._has_steps and at_ns >= self._name_from_ns:
+            self._name_from_ns = at_ns + self._timed(self._name, at_ns, NAMING_SHARE, NAMING_NS)
         return self._explanation
 
     def final(self, at_ns: int) -> Explanation:

@@ -135,7 +135,7 @@ class _Session:
             self._last_ns = item.end_ns
             if item.end_ns >= self._explain_from_ns:
                 self._explain_from_ns = item.end_ns + EXPLAIN_NS
-                self._explainer.explanation(item.end_ns)
+                self._explainer.follow(item.end_ns)
 
     def _report(self, process: EngineProcess) -> None:
         recording = None if self._recorder is None else self._recorder.path

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-BUDGET: Final = 0.025
-"""Share of one core that the whole process may take; the promise is 3 %."""
+BUDGET: Final = 0.022
+"""Share of one core that the whole process may take; the promise is 3 %, and frames just after a key come unasked."""
 LEAST_S: Final = 0.25
 """Nobody reads numbers that change faster than this; keys are answered at once all the same."""
 MOST_S: Final = 1.0
 """Beyond this a display is no longer live, whatever it costs."""
-WINDOW_NS: Final = 5_000_000_000
-"""How far back the cost is measured."""
+WINDOW_NS: Final = 15_000_000_000
+"""How far back the cost of frames is measured. Predictions are made anew every half minute, in one go: over less time
+they would be too much in some windows, and leave too much room in the others."""
+SHARE_NS: Final = 5_000_000_000
+"""How far back the cost is told."""
 SHOWN_NS: Final = 1_000_000_000
 """Least time over which a cost is told: what is shorter depends on when one looks."""
 
@@ -46,9 +49,12 @@ class Governor:
     @property
     def share(self) -> float | None:
         """CPU time ÷ time of the last seconds: 1 is one core. `None`: too little has passed to say."""
-        if not self._seen or self._seen[-1].wall - self._seen[0].wall < SHOWN_NS:
+        if not self._seen:
             return None
-        return (self._seen[-1].cpu - self._seen[0].cpu) / (self._seen[-1].wall - self._seen[0].wall)
+        last = self._seen[-1]
+        first = next((one for one in reversed(self._seen) if last.wall - one.wall >= SHARE_NS), self._seen[0])
+        wall = last.wall - first.wall
+        return None if wall < SHOWN_NS else (last.cpu - first.cpu) / wall
 
     @property
     def interval_s(self) -> float:

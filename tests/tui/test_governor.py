@@ -48,11 +48,23 @@ def test_only_the_last_seconds_count() -> None:
     governor = Governor()
     governor.observe(Usage(wall=0, cpu=0, drawing=0, n_frames=0))
     governor.observe(Usage(wall=S, cpu=S, drawing=0, n_frames=1))
-    for k in range(40):
+    for k in range(80):
         at = S + round(k * 0.25 * S)
         governor.observe(Usage(wall=at, cpu=S + k * 2 * MS, drawing=k * 2 * MS, n_frames=1 + k))
     assert governor.share == pytest.approx(0.008)
     assert governor.interval_s == LEAST_S
+
+
+def test_what_is_dear_once_in_a_while_is_paid_for_all_the_time() -> None:
+    """A frame in sixty costs as much as fifty, as when predictions are made anew: rarer frames pay for it, always."""
+    governor, drawing, wall, used = Governor(), 0, 0, []
+    for k in range(1, 600):
+        wall += round(governor.interval_s * S)
+        drawing += (150 if k % 30 == 0 else 4) * MS
+        governor.observe(Usage(wall=wall, cpu=drawing + wall // 200, drawing=drawing, n_frames=k))
+        used.append((wall, drawing + wall // 200))
+    began, spent = used[100]
+    assert (used[-1][1] - spent) / (used[-1][0] - began) < 1.1 * BUDGET
 
 
 def test_nothing_is_told_of_a_moment() -> None:

@@ -153,7 +153,7 @@ class LiveView:
         now = self._now(now_ns, idle_until_ns)
         events = self._events.newest()
         limits = standing.limits
-        explanation = self._explained(now_ns)
+        explanation = self._explained(now_ns, is_shown=True)
         state = self._state(is_waiting=is_waiting, is_settling=any(_is_settling(event) for event in events))
         return Snapshot(
             at_ns=now_ns,
@@ -248,7 +248,7 @@ class LiveView:
         self._verdict = None
         self._blocks.close()
         if self._bins.covered_ns is not None and self._bins.covered_ns >= self._looked_ns + LOOK_NS:
-            self._explained(self._bins.covered_ns)
+            self._explained(self._bins.covered_ns, is_shown=False)
         sums, _ = self._bins.window(max(NAMED_BINS, self._now_bins))
         covered_ns = self._bins.covered_ns
         if covered_ns is not None and "phases" not in self._bins.unknown:
@@ -342,12 +342,13 @@ class LiveView:
             missed_at=self._missed_at if has_cache else None,
         )
 
-    def _explained(self, now_ns: int) -> Explanation | None:
+    def _explained(self, now_ns: int, *, is_shown: bool) -> Explanation | None:
         """What the explainer says now; a name that has changed becomes an event."""
         self._looked_ns = now_ns
         if self.explainer is None:
             return None
-        before, self._explanation = self._explanation, self.explainer.explanation(now_ns)
+        look = self.explainer.explanation if is_shown else self.explainer.follow
+        before, self._explanation = self._explanation, look(now_ns)
         change = self._explanation.naming.change
         if change is not None and (before is None or before.naming.change != change):
             self._events.add_verdict(change)

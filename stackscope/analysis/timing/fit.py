@@ -30,7 +30,7 @@ MOST_CONDITIONS: Final = 12
 
 REFIT_SHARE: Final = 0.1
 """New steps ÷ steps seen from which on it is worth fitting again."""
-REFIT_NS: Final = 4_000_000_000
+REFIT_NS: Final = 8_000_000_000
 """Time of steps between two fits at least, once there are many: a fit takes about 10 ms."""
 EAGER: Final = 400
 """Until so many steps were seen, every tenth more is worth a fit."""
