@@ -62,8 +62,6 @@ def _of_kernel(kernel: Kernel) -> dict[str, Absence | None]:
     return {
         "cpu_pressure": NO_PRESSURE if kernel.cpu_pressure() is None else None,
         "throttled_share": None if kernel.throttling() else Absence("no control group counts it"),
-        "frequency_mhz": Absence("this system does not tell it, as most virtual machines do not")
-        if kernel.frequency_mhz() is None
-        else None,
+        "frequency_mhz": Absence(kernel.why_no_frequency()) if kernel.frequency_mhz() is None else None,
         "engine": None if kernel.exists else Absence("page faults and lost cores are told by Linux alone"),
     }

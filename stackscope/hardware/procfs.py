@@ -25,6 +25,8 @@ MOST_BYTES: Final = 1 << 16
 """Read of a file: what is wanted of a long one stands at its beginning."""
 
 _SOME: Final = re.compile(r"^some avg10=([\d.]+)", re.MULTILINE)
+_NOMINAL: Final = re.compile(r"^cpu MHz\s*:\s*([\d.]+)", re.MULTILINE)
+_FLAGS: Final = re.compile(r"^flags\s*:(.*)", re.MULTILINE)
 _NO_MORE_MEMORY: Final = ("Z", "X", "x")
 """States of a process that has ended, while its parent has not asked how."""
 
@@ -100,6 +102,21 @@ class Kernel:
         texts = [text_of(path).strip() for path in self._clocks]
         kilohertz = [int(text) for text in texts if text.isdigit()]
         return sum(kilohertz) / len(kilohertz) / 1e3 if kilohertz else None
+
+    def why_no_frequency(self) -> str:
+        """Why the clock is not told.
+
+        What /proc/cpuinfo has is no reading where the kernel cannot compare the counters of cycles: it is then the rate
+        of the time stamp counter, the same at any clock. Source: arch/x86/kernel/cpu/proc.c and aperfmperf.c.
+        """
+        text = text_of(f"{self._proc}/cpuinfo")
+        nominal = _NOMINAL.search(text)
+        flags = _FLAGS.search(text)
+        why = "no driver tells it (cpufreq)"
+        if nominal is None or flags is None or "aperfmperf" in flags[1].split():
+            return why
+        virtual = ", as in most virtual machines" if "hypervisor" in flags[1].split() else ""
+        return f"{why}{virtual}; the {float(nominal[1]):,.0f} MHz of /proc/cpuinfo are nominal, and not measured"
 
     def memory(self) -> tuple[int | None, int | None]:
         """(bytes that can be had now without swapping, bytes in all), within the limit of the control groups."""

@@ -143,6 +143,7 @@ class _Host:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
+        self._why_no_frequency = kernel.why_no_frequency()
         self._cpu_time: CpuTime | None = None
         self._throttling: dict[str, tuple[int, int]] | None = None
 
@@ -183,7 +184,7 @@ class _Host:
     def frequency_mhz(self, unknown: dict[str, str]) -> float | None:
         told = self._kernel.frequency_mhz()
         if told is None:
-            unknown["frequency_mhz"] = UNTOLD
+            unknown["frequency_mhz"] = self._why_no_frequency
         return told
 
     def cpu_pressure(self, unknown: dict[str, str]) -> float | None:

@@ -134,6 +134,19 @@ class TestHost:
             machine.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq", f"{kilohertz}\n")
         assert Kernel(machine.root, frozenset({0, 1})).frequency_mhz() == 2_000
 
+    def test_a_nominal_clock_is_no_reading_and_said_to_be_nominal(self, machine: Machine) -> None:
+        machine.write("proc/cpuinfo", "cpu MHz\t\t: 2596.138\nflags\t\t: fpu hypervisor tsc\n")
+        sample = machine.sampler().sample()
+        assert sample.frequency_mhz is None
+        assert sample.unknown["frequency_mhz"] == (
+            "no driver tells it (cpufreq), as in most virtual machines; "
+            "the 2,596 MHz of /proc/cpuinfo are nominal, and not measured"
+        )
+        machine.write("proc/cpuinfo", "cpu MHz\t\t: 2596.138\nflags\t\t: fpu tsc aperfmperf\n")
+        assert machine.sampler().sample().unknown["frequency_mhz"] == "no driver tells it (cpufreq)"
+        machine.remove("proc/cpuinfo")
+        assert machine.sampler().sample().unknown["frequency_mhz"] == "no driver tells it (cpufreq)"
+
     def test_what_nobody_tells_is_unknown_and_says_why(self, machine: Machine) -> None:
         machine.remove("proc/meminfo")
         sample = machine.sampler().sample()
