@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
     from stackscope.analysis.account import Account
     from stackscope.experiments.protocol import Findings, Item, Kind, Series
+    from stackscope.experiments.samples import Sample
     from stackscope.records import ModelSummary
-    from stackscope.records.ceilings import CacheKind, Conditions
+    from stackscope.records.ceilings import CacheKind, Conditions, Place
+
+
+_PLACES: Final[dict[Place, str]] = {"memory": "memory", "cache": "the cache"}
 
 
 class Occasion(NamedTuple):
@@ -51,11 +55,11 @@ def assemble(findings: Findings, occasion: Occasion) -> Ceilings:
     unknown = dict(findings.unknown)
     cache_bytes = None if findings.is_gpu else occasion.cache_bytes
     fits = _fits(findings.model, cache_bytes)
-    read, kinds, times = reads(findings), types(findings), forwards(findings, "forward")
+    read, kinds, times = reads(findings, unknown), types(findings, unknown), forwards(findings, "forward")
     depth = cost_of_depth(findings, ledger)
     if depth.why_not is not None:
         unknown.setdefault("context", depth.why_not)
-    fixed_ns = fixed(times, kinds, findings.model)
+    fixed_ns = fixed(forwards(findings, "forward", estimate=samples.best_duration), kinds, findings.model)
     if fixed_ns is None:
         unknown["fixed cost"] = "a forward of one row takes no longer than its matrices alone do"
     return Ceilings(
@@ -107,27 +111,39 @@ def _single(findings: Findings, kind: Kind) -> Measured | None:
     return samples.duration(found[0].samples) if found else None
 
 
-def reads(findings: Findings) -> tuple[ReadRate, ...]:
-    """Reading alone, by place."""
-    return tuple(
+def reads(findings: Findings, unknown: dict[str, str]) -> tuple[ReadRate, ...]:
+    """Reading alone, by place; what does not agree with itself is put among the unknown."""
+    found = (
         ReadRate(
             place=series.item.place,
             set_bytes=series.item.bytes,
-            bytes_per_s=samples.rate(series.item.bytes, series.samples),
+            bytes_per_s=samples.best_rate(series.item.bytes, series.samples),
         )
         for series in _named(findings, "read")
     )
+    return tuple(each for each in found if _has_worth(each.bytes_per_s, f"reading {_PLACES[each.place]}", unknown))
 
 
-def types(findings: Findings) -> tuple[TypeRate, ...]:
-    """Products by storage type, in the order they were measured."""
+def _has_worth(found: Measured, what: str, unknown: dict[str, str]) -> bool:
+    """Whether a figure agrees with itself; else `unknown` says that it does not."""
+    why = samples.why_worthless(found)
+    if why is not None:
+        unknown.setdefault(what, why)
+    return why is None
+
+
+def types(findings: Findings, unknown: dict[str, str]) -> tuple[TypeRate, ...]:
+    """Products by storage type, in the order they were measured; what does not agree with itself is left out of them
+    and put among the unknown."""
     found: dict[str, TypeRate] = {}
     for series in _named(findings, "product"):
         item = series.item
-        known = found.get(item.type, TypeRate(type=item.type, place=item.place))
-        flops = samples.rate(item.flops, series.samples)
+        known = found.setdefault(item.type, TypeRate(type=item.type, place=item.place))
+        flops = samples.best_rate(item.flops, series.samples)
+        if not _has_worth(flops, f"{item.type} matrices × {item.rows}", unknown):
+            continue
         if item.rows == 1:
-            read = samples.rate(item.bytes, series.samples)
+            read = samples.best_rate(item.bytes, series.samples)
             known = msgspec.structs.replace(known, vector_bytes_per_s=read, vector_flops_per_s=flops)
         else:
             known = msgspec.structs.replace(known, matrix_flops_per_s=flops, matrix_rows=item.rows)
@@ -135,8 +151,15 @@ def types(findings: Findings) -> tuple[TypeRate, ...]:
     return tuple(found.values())
 
 
-def forwards(findings: Findings, kind: Kind, cache: CacheKind | None = None) -> tuple[ForwardTime, ...]:
-    """Forward times of a kind, by depth, rows and outputs; `cache` is another than the configured one."""
+def forwards(
+    findings: Findings, kind: Kind, cache: CacheKind | None = None, *,
+    estimate: Callable[[Sequence[Sample]], Measured] = samples.duration,
+) -> tuple[ForwardTime, ...]:  # fmt: skip
+    """Forward times of a kind, by depth, rows and outputs; `cache` is another than the configured one.
+
+    They are what forwards usually take, as predictions are held against such: the median, unless another `estimate` is
+    given.
+    """
     found = [
         ForwardTime(
             rows=series.item.rows,
@@ -144,7 +167,7 @@ def forwards(findings: Findings, kind: Kind, cache: CacheKind | None = None) -> 
             outputs=series.item.outputs,
             cached=series.item.cached,
             others=series.item.others,
-            ns=samples.duration(series.samples),
+            ns=estimate(series.samples),
         )
         for series in _named(findings, kind)
         if series.item.cache == cache
@@ -196,8 +219,12 @@ def cost_of_depth(findings: Findings, ledger: Ledger) -> Depth:
     if sum(slope > 0 for slope in slopes) <= len(slopes) / 2:
         return Depth(why_not="what cached tokens cost is lost in the noise")
     full = sum(group.bytes_per_token for group in ledger.groups if group.window is None)
+    per_byte = samples.measured(slopes)
+    why_not = samples.why_worthless(per_byte)
+    if why_not is not None:
+        return Depth(why_not=why_not)
     per_token = samples.measured([slope * full for slope in slopes]) if full else None
-    return Depth(per_token, samples.measured([1e9 / slope for slope in slopes if slope > 0]))
+    return Depth(per_token, msgspec.structs.replace(per_byte, value=1e9 / per_byte.value))
 
 
 def fixed(times: Sequence[ForwardTime], kinds: Sequence[TypeRate], model: ModelSummary) -> float | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from stackscope.engine.backend import Backend
 from stackscope.errors import StackscopeError
-from stackscope.experiments.depths import OVERTIME, TILE, Filler, visit
+from stackscope.experiments.depths import OVERTIME, TILE, TILE_DEPTHS, Filler, visit
 from stackscope.records.ceilings import CacheKind
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from stackscope.experiments.measurements import Sampler
     from stackscope.experiments.protocol import Budget
+    from stackscope.experiments.rounds import Rounds
     from stackscope.experiments.stages import Log
     from stackscope.toggles import EngineConfig, KvType
 
@@ -46,13 +47,16 @@ def others(config: EngineConfig, *, is_full: bool) -> list[CacheKind]:
     return found
 
 
-def caches(backend: Backend, sampler: Sampler, log: Log, budget: Budget, progress: Callable[[str], None]) -> Backend:
+def caches(
+    backend: Backend, sampler: Sampler, log: Log, rounds: Rounds, budget: Budget, progress: Callable[[str], None]
+) -> Backend:
     """Measure each of `others` in contexts of its own; the last backend. What the context cannot do has its reason."""
     config = backend.config
     kinds = others(config, is_full=budget.is_full)
     each_ns = budget.caches_s * 1e9 / len(kinds)
     for kind in kinds:
         begun_ns = sampler.now()
+        rounds.maybe()
         progress(kind.described)
         other = msgspec.structs.replace(
             config, kv_type_k=kind.kv_type_k, kv_type_v=kind.kv_type_v, flash_attention=kind.flash_attention
@@ -72,7 +76,7 @@ def _visit_all(backend: Backend, kind: CacheKind, sampler: Sampler, log: Log, un
     context, row_ns = backend.target, log.row_ns()
     if backend.trim_refusal is not None:
         return
-    visit(context, 0, sampler, log, cache=kind)
+    visit(context, 0, sampler, log, tiles=(), cache=kind)
     room = min(context.size.n_ctx_seq, context.n_ctx) - TILE
     is_in_time = row_ns is None or sampler.now() + CHUNK * row_ns < until_ns
     if not Filler.is_possible(context) or room < CHUNK or not is_in_time:
@@ -82,4 +86,4 @@ def _visit_all(backend: Backend, kind: CacheKind, sampler: Sampler, log: Log, un
     for depth in sorted({filler.depth, min(filler.depth, COMMON)}, reverse=True):
         if sampler.now() < until_ns:
             context.remove(0, depth)
-            visit(context, depth, sampler, log, cache=kind)
+            visit(context, depth, sampler, log, tiles=TILE_DEPTHS[:1], cache=kind)

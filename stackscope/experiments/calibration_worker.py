@@ -22,6 +22,7 @@ from stackscope.experiments.caches import caches
 from stackscope.experiments.depths import depths
 from stackscope.experiments.measurements import Measurement, Sampler, draft_forwards, forwards, too_many
 from stackscope.experiments.reading import Sets, products, reads
+from stackscope.experiments.rounds import Rounds
 from stackscope.model.spec import load_spec
 
 if TYPE_CHECKING:
@@ -55,23 +56,26 @@ def measure(task: protocol.Task, say: Callable[[protocol.AnyMessage], None]) -> 
     backend = Backend(task.config, AbortFlag(), progress=lambda _path, _done: None)
     threads, is_gpu = backend.size.threads, supports_offload() and task.config.gpu_layers != 0
     report, sampler, log = Reporter(say, task.budget), Sampler(), stages.Log()
+    rounds = Rounds(sampler, log)
     report("matrices")
     with ExitStack() as opened:
+        opened.callback(rounds.close)
         measurements = chain(
             _products(task, backend.spec, threads, is_gpu, opened, log),
             () if backend.draft is None else draft_forwards(backend.draft),
             forwards(backend.target, is_full=task.budget.is_full),
         )
-        stages.curves(measurements, sampler, log, task.budget.curves_s, most=task.budget.most, progress=report)
-    for rows in too_many(backend.target):
-        log.unknown[f"forward of {rows}"] = "the context holds fewer tokens"
-    if backend.trim_refusal is None:
-        depths(backend.target, sampler, log, task.budget, report)
-    else:
-        log.unknown["context"] = log.unknown["hand-off"] = backend.trim_refusal
-    config = backend.config
-    if task.budget.caches_s > 0.0:
-        backend = caches(backend, sampler, log, task.budget, report)
+        stages.curves(measurements, sampler, log, rounds, task.budget.curves_s, most=task.budget.most, progress=report)
+        for rows in too_many(backend.target):
+            log.unknown[f"forward of {rows}"] = "the context holds fewer tokens"
+        if backend.trim_refusal is None:
+            depths(backend.target, sampler, log, rounds, task, report)
+        else:
+            log.unknown["context"] = log.unknown["hand-off"] = backend.trim_refusal
+        config = backend.config
+        if task.budget.caches_s > 0.0:
+            backend = caches(backend, sampler, log, rounds, task.budget, report)
+    # Loading the target once more needs the memory that the matrices had.
     backend = stages.rebuilds(backend, config, sampler, log, task.budget, report)
     return protocol.Findings(
         library=library_description(),

@@ -3,7 +3,7 @@ for all others. What keys and values hold makes no difference to how long it tak
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from stackscope.experiments.samples import Sample
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from stackscope.engine.llama import Context
     from stackscope.experiments.measurements import Sampler
-    from stackscope.experiments.protocol import Budget
+    from stackscope.experiments.protocol import Task
+    from stackscope.experiments.rounds import Rounds
     from stackscope.experiments.stages import Log
     from stackscope.records.ceilings import CacheKind
 
@@ -36,7 +39,16 @@ DEEPEST: Final = {False: 8192, True: 16_384}
 """Cached tokens to go to at most, by whether the calibration is a full one."""
 
 VISIT_NS: Final = 60_000_000
-"""How long to stay at a depth with forwards of one shape."""
+"""How long to stay at a depth with forwards of one shape, where it is visited once."""
+
+MOST: Final = 4
+"""Samples in such a visit."""
+
+DESCENTS_PER_SAMPLE: Final = 2
+"""Descents at most, by the samples that anything else has at most: they are quick."""
+
+FEW_DESCENTS: Final = 2
+"""Fewer depths are visited where there is no time to go through all of them as often as this."""
 
 FEW_ROWS: Final = (1, 4)
 """Rows of the forwards at each depth: one has a kernel of its own on a CPU."""
@@ -45,16 +57,16 @@ TILE: Final = 64
 """Rows of a piece of a prompt: a kernel of its own again,"""
 TILE_DEPTHS: Final = (512, 4096)
 """and dear, so that it is timed at these depths alone."""
-DEAR_NS: Final = 4 * VISIT_NS
+DEAR_NS: Final = 240_000_000
 """A piece that takes longer is not timed."""
 
-DESCENTS: Final = 2
-"""How often to go through all depths, so that a drift of the machine does not look like what depth costs."""
+DESCENTS: Final = {TILE: 2, FEW_ROWS[1]: 3}
+"""Descents that time forwards of so many rows; those of one row are in all."""
 
-MOST: Final = 4
-"""Samples in a visit."""
-
-HANDOFFS: Final = 5
+HANDOFFS: Final = 3
+"""Times that a state is handed over in a descent,"""
+HANDOFF_DESCENTS: Final = 5
+"""and how many descents do so."""
 HANDOFF_TOKENS: Final = 2048
 """Tokens of a state that is handed over, at most."""
 
@@ -73,6 +85,7 @@ class Filler:
         self.depth = chunk
         self._state = np.empty(context.state_bytes(0), np.uint8)
         context.save_state(0, self._state)
+        self._deep: NDArray[np.uint8] | None = None
 
     @staticmethod
     def is_possible(context: Context) -> bool:
@@ -93,6 +106,21 @@ class Filler:
         forward(context, 1, start=self.depth)  # The keys are turned to their new positions before it.
         context.remove(0, self.depth)
 
+    def keep(self, most_bytes: int) -> None:
+        """Save the state at the present depth, if it is no larger than this: `again` is quicker then."""
+        n_bytes = self._context.state_bytes(0)
+        if n_bytes <= most_bytes:
+            self._deep = np.empty(n_bytes, np.uint8)
+            self._context.save_state(0, self._deep)
+
+    def again(self) -> None:
+        """Go back to the depth where sequence 0 was brought."""
+        if self._deep is None:
+            self.to(self.depth)
+        else:
+            self._context.clear()
+            self._context.load_state(0, self._deep)
+
     def on(self, tokens: int, until_ns: float, now: Callable[[], int]) -> None:
         """Go deeper by computing, where nothing can be copied: until `tokens` are there or the time is up."""
         while self.depth + self._chunk <= tokens and now() + self.taken_ns <= until_ns:
@@ -100,11 +128,16 @@ class Filler:
             self.depth += self._chunk
 
 
-def depths(context: Context, sampler: Sampler, log: Log, budget: Budget, progress: Callable[[str], None]) -> None:
+def depths(
+    context: Context, sampler: Sampler, log: Log, rounds: Rounds, task: Task, progress: Callable[[str], None]
+) -> None:
     """Forwards of few rows at depths of a context, with the cells of others beside them, and handing over a state.
 
-    The memory must be able to forget the end of a sequence.
+    All depths are gone through again and again, quickly: what a cached token costs is the difference of forwards that
+    take nearly the same, and those of one descent have the same clock and neighbours. The memory must be able to forget
+    the end of a sequence.
     """
+    budget = task.budget
     begun_ns, budget_ns = sampler.now(), budget.contexts_s * 1e9
     progress("context")
     last = min(min(context.size.n_ctx_seq, context.n_ctx) - TILE, DEEPEST[budget.is_full])
@@ -114,36 +147,53 @@ def depths(context: Context, sampler: Sampler, log: Log, budget: Budget, progres
     if is_copied:
         assert filler is not None
         filler.to(last)
+        filler.keep(task.memory_bytes)
     elif filler is not None:
         filler.on(last, begun_ns + FILL_SHARE * budget_ns, sampler.now)
     deepest = 0 if filler is None else filler.depth
     left_ns = budget_ns - (sampler.now() - begun_ns)
-    rungs = thinned(ladder(deepest), int(left_ns / DESCENTS / max(1.0, _visits_ns(log))))
-    until_ns = begun_ns + OVERTIME * budget_ns
-    for nth in range(DESCENTS if is_copied else 1):
+    rungs = thinned(ladder(deepest), int(left_ns / FEW_DESCENTS / max(1.0, _visits_ns(log))))
+    descent = _Descent(context, sampler, log, progress, begun_ns + OVERTIME * budget_ns)
+    most = DESCENTS_PER_SAMPLE * budget.most if is_copied else 1
+    for nth in range(most):
+        descent_ns = sampler.now()
         if filler is not None and nth > 0:
-            filler.to(deepest)
-        _descend(context, rungs, sampler, log, progress, until_ns)
-        if sampler.now() > until_ns:
+            filler.again()
+        descent.go(rungs, nth, most=1 if most > 1 else MOST)
+        rounds.maybe()
+        ended_ns = sampler.now()
+        is_over = ended_ns - begun_ns + (ended_ns - descent_ns) > budget_ns and nth + 1 >= FEW_DESCENTS
+        if is_over or ended_ns > descent.until_ns:
             break
     if not log.has("save"):
         log.unknown.setdefault("hand-off", "there was no time to fill a context")
     context.clear()
 
 
-def _descend(
-    context: Context, rungs: Sequence[int], sampler: Sampler, log: Log, progress: Callable[[str], None], until_ns: float
-) -> None:
-    """Visit depths from the deepest on, where sequence 0 is."""
-    _residents(context, rungs[-1], sampler, log)
-    for depth in reversed(rungs):
-        progress(f"context of {depth}")
-        context.remove(0, depth)
-        visit(context, depth, sampler, log)
-        if 0 < depth <= HANDOFF_TOKENS and not log.has("save"):
-            _hand_over(context, depth, sampler, log)
-        if sampler.now() > until_ns:
-            return
+class _Descent(NamedTuple):
+    """Goes through depths from the deepest on, where sequence 0 is."""
+
+    context: Context
+    sampler: Sampler
+    log: Log
+    progress: Callable[[str], None]
+    until_ns: float
+
+    def go(self, rungs: Sequence[int], nth: int, *, most: int) -> None:
+        """Visit each of the depths for the nth time, and take so many samples of a shape at most."""
+        context, sampler, log = self.context, self.sampler, self.log
+        rows = tuple(rows for rows in FEW_ROWS if nth < DESCENTS.get(rows, nth + 1))
+        tiles = TILE_DEPTHS if nth < DESCENTS[TILE] else ()
+        moved = max((depth for depth in rungs if 0 < depth <= HANDOFF_TOKENS and nth < HANDOFF_DESCENTS), default=None)
+        _residents(context, rungs[-1], sampler, log, rows=rows, most=most)
+        for depth in reversed(rungs):
+            self.progress(f"context of {depth}")
+            context.remove(0, depth)
+            visit(context, depth, sampler, log, few=rows, tiles=tiles, most=most)
+            if depth == moved:
+                _hand_over(context, depth, sampler, log)
+            if sampler.now() > self.until_ns:
+                return
 
 
 def ladder(deepest: int) -> list[int]:
@@ -160,40 +210,40 @@ def thinned(depths: Sequence[int], most: int) -> list[int]:
 
 
 def _visits_ns(log: Log) -> float:
-    """What the visits at one depth take, by the same forwards at empty contexts."""
-    total = 0.0
-    for rows in FEW_ROWS:
-        cost_ns = log.forward_ns(rows)
-        total += 0.0 if cost_ns is None else _n_samples(cost_ns) * max(cost_ns, BLOCK_NS)
-    return total
+    """What a sample of each shape at one depth takes, by the same forwards at empty contexts."""
+    costs = (log.forward_ns(rows) for rows in FEW_ROWS)
+    return sum(max(cost_ns, BLOCK_NS) for cost_ns in costs if cost_ns is not None)
 
 
-def _n_samples(cost_ns: float) -> int:
-    return min(max(round(VISIT_NS / max(cost_ns, BLOCK_NS)), 1), MOST)
+def _n_samples(cost_ns: float, most: int) -> int:
+    return min(max(round(VISIT_NS / max(cost_ns, BLOCK_NS)), 1), most)
 
 
-def visit(context: Context, depth: int, sampler: Sampler, log: Log, *, cache: CacheKind | None = None) -> None:
-    """Time forwards of few rows at the depth where sequence 0 is, and of a piece of a prompt at some depths (with
-    another cache only at the first of them)."""
-    shapes = [(rows, rows) for rows in FEW_ROWS]
+def visit(
+    context: Context, depth: int, sampler: Sampler, log: Log, *, few: Sequence[int] = FEW_ROWS, tiles: Sequence[int],
+    most: int = MOST, cache: CacheKind | None = None,
+) -> None:  # fmt: skip
+    """Time forwards of `few` rows at the depth where sequence 0 is, and of a piece of a prompt where that is one of
+    `tiles`; `most` samples of each at most."""
+    shapes = [(rows, rows) for rows in few]
     row_ns = log.row_ns()
-    if depth in TILE_DEPTHS[: None if cache is None else 1] and (row_ns is None or row_ns * TILE < DEAR_NS):
+    if depth in tiles and (row_ns is None or row_ns * TILE < DEAR_NS):
         shapes.append((TILE, 1))
     for rows, outputs in shapes:
         item = Item(kind="context", rows=rows, sequences=1, outputs=outputs, cached=depth, cache=cache)
-        _time(context, item, sampler, log)
+        _time(context, item, sampler, log, most=most)
 
 
-def _residents(context: Context, deepest: int, sampler: Sampler, log: Log) -> None:
+def _residents(context: Context, deepest: int, sampler: Sampler, log: Log, *, rows: Sequence[int], most: int) -> None:
     """Forwards of an empty sequence, while another one occupies cells that are passed over."""
     if deepest == 0 or not context.size.is_unified or context.size.n_seq_max < 2:
         return
-    for rows in FEW_ROWS:
-        item = Item(kind="context", rows=rows, sequences=1, outputs=rows, others=deepest)
-        _time(context, item, sampler, log, sequence=1)
+    for n_rows in rows:
+        item = Item(kind="context", rows=n_rows, sequences=1, outputs=n_rows, others=deepest)
+        _time(context, item, sampler, log, most=most, sequence=1)
 
 
-def _time(context: Context, item: Item, sampler: Sampler, log: Log, *, sequence: int = 0) -> None:
+def _time(context: Context, item: Item, sampler: Sampler, log: Log, *, most: int, sequence: int = 0) -> None:
     """Samples of a forward of an item's shape, by a sequence that has as many tokens as it says."""
     if item.rows > context.size.n_batch or item.outputs > context.size.n_outputs_max:
         return
@@ -203,9 +253,10 @@ def _time(context: Context, item: Item, sampler: Sampler, log: Log, *, sequence:
         context.remove(sequence, item.cached)
         return taken_ns
 
-    first = sampler.first(run)
+    known_ns = log.cost_ns(item)
+    first = sampler.first(run) if known_ns is None else sampler.take(run, known_ns)
     log.add(item, first)
-    for _ in range(_n_samples(first.ns) - 1):
+    for _ in range(_n_samples(first.ns, most) - 1):
         log.add(item, sampler.take(run, first.ns))
 
 
@@ -227,7 +278,9 @@ def _hand_over(context: Context, tokens: int, sampler: Sampler, log: Log) -> Non
     state = np.empty(context.state_bytes(0), np.uint8)
     save = Item(kind="save", cached=tokens, bytes=state.nbytes)
     load = Item(kind="load state", cached=tokens, bytes=state.nbytes)
-    context.save_state(0, state)
+    context.save_state(0, state)  # The first of each touches its memory for the first time.
+    context.load_state(1, state)
+    context.remove(1, 0)
     for _ in range(HANDOFFS):
         begun_ns = sampler.now()
         context.save_state(0, state)

@@ -34,7 +34,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Every row count with all outputs and with one, and deeper contexts."""
 
 
-QUICK: Final = Budget(curves_s=8.5, contexts_s=4.0, caches_s=3.0, rebuilds_s=0.8, most=9)
+QUICK: Final = Budget(curves_s=8.0, contexts_s=4.0, caches_s=3.0, rebuilds_s=1.8, most=9)
 FULL: Final = Budget(curves_s=90.0, contexts_s=40.0, caches_s=20.0, rebuilds_s=10.0, most=15, is_full=True)
 
 

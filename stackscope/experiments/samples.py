@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope import units
 from stackscope.hardware.quiet import QUIET_SHARE
 from stackscope.records.ceilings import Measured
 
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 FEWEST_QUIET: Final = 3
 """Quiet samples that make the others superfluous."""
+
+BEST: Final = 3
+"""Samples that have to agree for what was best to count as possible."""
+
+WORTHLESS: Final = 0.5
+"""Spread from which on a figure says less than that it is not known."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -52,6 +59,35 @@ def measured(values: Sequence[float]) -> Measured:
         return Measured(value=median)
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return Measured(value=median, spread=(high - low) / abs(median) if median else None, n=len(values))
+
+
+def best_duration(samples: Sequence[Sample]) -> Measured:
+    """The duration at its best, in nanoseconds. Raises `ValueError` for no samples."""
+    return best(sorted(sample.ns for sample in samples))
+
+
+def best_rate(amount: float, samples: Sequence[Sample]) -> Measured:
+    """Amount of something per second at its best. Raises `ValueError` for no samples."""
+    return best(sorted((amount / sample.ns * 1e9 for sample in samples), reverse=True))
+
+
+def best(ordered: Sequence[float]) -> Measured:
+    """The median of the best three of values, the best first, and how far these are apart.
+
+    For what a machine does at most: others only slow it down, for seconds, and a virtual machine may be moved to slower
+    cores for longer. All samples compete, as being disturbed does not make one better. Raises `ValueError` for none.
+    """
+    few = ordered[:BEST]
+    value = statistics.median(few)
+    spread = abs(few[0] - few[-1]) / value if len(few) > 1 and value else None
+    return Measured(value=value, spread=spread, n=len(ordered))
+
+
+def why_worthless(found: Measured) -> str | None:
+    """Why a figure is none, because its own samples do not agree. `None`: they agree well enough."""
+    if found.spread is None or found.spread < WORTHLESS:
+        return None
+    return f"its samples differ by {units.percent(found.spread)}, too much for a figure"
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float | None:

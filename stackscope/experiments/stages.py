@@ -9,6 +9,7 @@ from stackscope.cgroups import available_memory
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import Model
 from stackscope.experiments.depths import OVERTIME
+from stackscope.experiments.measurements import sample_ns
 from stackscope.experiments.protocol import Item, Series
 from stackscope.experiments.samples import Sample, interleaved, repeats
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from stackscope.experiments.measurements import Measurement, Sampler
     from stackscope.experiments.protocol import Budget
+    from stackscope.experiments.rounds import Rounds
     from stackscope.toggles import EngineConfig
 
 SMALL_SHARE: Final = 0.02
@@ -65,10 +67,13 @@ class Log:
 
 
 def curves(
-    measurements: Iterable[Measurement], sampler: Sampler, log: Log, seconds: float, *, most: int,
+    measurements: Iterable[Measurement], sampler: Sampler, log: Log, rounds: Rounds, seconds: float, *, most: int,
     progress: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """Measure everything once, from the cheap to the dear, and then again as often as the time allows, interleaved."""
+    """Measure everything once, from the cheap to the dear, and then again as often as the time allows, interleaved.
+
+    What is measured in rounds joins them.
+    """
     begun_ns, budget_ns = sampler.now(), seconds * 1e9
     done: list[Measurement] = []
     taken: list[float] = []
@@ -84,11 +89,17 @@ def curves(
             )
             continue
         sample_begun_ns = sampler.now()
-        log.add(item, sampler.first(measurement.run))
-        taken.append(sampler.now() - sample_begun_ns)
+        sample = sampler.first(measurement.run)
+        log.add(item, sample)
+        if rounds.takes(item):
+            rounds.join(measurement, sampler.now() - sample_begun_ns)
+            continue
+        taken.append(sample_ns(sample.ns))
         done.append(measurement)
         cheaper[item.kind] = item
-    counts = repeats(taken, budget_ns - (sampler.now() - begun_ns), most=most - 1)
+        rounds.maybe()
+    left_ns = budget_ns - (sampler.now() - begun_ns)
+    counts = repeats(taken, left_ns * (1.0 - rounds.share), most=most - 1)
     for index in interleaved(counts):
         if sampler.now() - begun_ns > OVERTIME * budget_ns:
             return
@@ -97,6 +108,7 @@ def curves(
         cost_ns = log.cost_ns(item)
         assert cost_ns is not None
         log.add(item, sampler.take(done[index].run, cost_ns))
+        rounds.maybe()
 
 
 def _expected_ns(item: Item, cheaper: Item | None, log: Log) -> float:

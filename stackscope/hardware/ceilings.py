@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stackscope.toggles import EngineConfig
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Changes whenever what is measured, or how, does: older files are then as good as none."""
 
 OLD_NS: Final = 90 * 86_400 * 10**9

@@ -20,11 +20,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """A quantity that was measured repeatedly."""
 
     value: float
-    """Median of the samples."""
+    """Median of the samples of a duration or a cost; of reading and products, which are what the machine does at most,
+    the median of the best three."""
     spread: float | None = None
-    """Interquartile range ÷ median: how stable it was. `None`: there was one sample."""
+    """How stable it was: interquartile range ÷ median, or range of the best three ÷ their median. `None`: there was one
+    sample."""
     n: int = 1
-    """Samples that it is the median of."""
+    """Samples that there were."""
 
 
 class ReadRate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

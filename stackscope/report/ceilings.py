@@ -119,10 +119,12 @@ def _source(ceiling: Ceiling | None) -> str:
 
 
 def _spread(spread: float | None) -> str:
-    """The middle half of the samples, as a share of their median."""
-    if spread is None:
-        return "one sample"
-    return f"spread {units.percent(spread)}{' (!)' if spread >= UNSTEADY else ''}"
+    """How far apart the samples are that count, as a share of the figure."""
+    return "one sample" if spread is None else f"spread {_marked(spread)}"
+
+
+def _marked(spread: float | None) -> str:
+    return units.percent(spread) + (" (!)" if spread is not None and spread >= UNSTEADY else "")
 
 
 def _figure(measured: Measured | None, unit: str) -> str:
@@ -154,7 +156,7 @@ def _types(ceilings: Ceilings) -> list[Text]:
 
 
 def _share(measured: Measured | None) -> str:
-    return units.percent(None if measured is None else measured.spread)
+    return _marked(None if measured is None else measured.spread)
 
 
 def _curve(ceilings: Ceilings) -> list[Text]:

@@ -64,13 +64,17 @@ def test_the_curve_is_complete_and_rises(found: Ceilings) -> None:
 
 @pytest.mark.engine
 def test_rates_are_plausible_against_each_other(found: Ceilings) -> None:
-    assert {read.place for read in found.reads} == {"memory", "cache"}
+    assert {f"reading {'memory' if read.place == 'memory' else 'the cache'}" for read in found.reads} | {
+        what for what in found.unknown if what.startswith("reading ")
+    } == {"reading memory", "reading the cache"}
     assert all(read.bytes_per_s.value > 0 for read in found.reads)
     [kind] = found.types
     assert kind.type == "f16"
-    assert kind.vector_flops_per_s is not None
-    assert kind.matrix_flops_per_s is not None
-    assert disturbance(found) * kind.matrix_flops_per_s.value > kind.vector_flops_per_s.value
+    # Beside others, samples may differ too much for a figure.
+    assert (kind.vector_flops_per_s is None) == ("f16 matrices × 1" in found.unknown)
+    assert (kind.matrix_flops_per_s is None) == ("f16 matrices × 512" in found.unknown)
+    if kind.vector_flops_per_s is not None and kind.matrix_flops_per_s is not None:
+        assert disturbance(found) * kind.matrix_flops_per_s.value > kind.vector_flops_per_s.value
     assert found.compute is not None
     assert found.bandwidth is not None
     assert found.compute.value > 0
@@ -86,6 +90,8 @@ def test_everything_else_is_there_or_has_a_reason(found: Ceilings) -> None:
     assert len({time.cached for time in found.contexts}) > 1
     assert {(time.rows, time.outputs) for time in found.contexts} >= {(1, 1), (4, 4)}
     assert max(time.others for time in found.contexts) == max(time.cached for time in found.contexts)
+    by_depth = {time.cached: time.ns.n for time in found.contexts if (time.rows, time.others) == (1, 0)}
+    assert min(by_depth.values()) >= 2  # Every depth was gone back to.
     assert (found.context_ns_per_token is None) == ("context" in found.unknown)
     assert (found.fixed_ns is None) == ("fixed cost" in found.unknown)
     assert found.rebuild_ns is not None

@@ -49,15 +49,17 @@ def test_matrices_are_counted_by_type() -> None:
 def test_rates_of_types_come_from_one_row_and_from_many() -> None:
     found = assembly.types(
         findings(
-            series("product", 1_000, 2_000, 3_000, type="f16", place="cache", rows=1, bytes=40_000, flops=40_000),
+            # 40, 38 and 36 GB/s.
+            series("product", 1_000, 40 / 38 * 1_000, 40 / 36 * 1_000, type="f16", place="cache", rows=1, bytes=40_000),
             series("product", 50_000, type="f16", place="cache", rows=512, bytes=40_000, flops=5_000_000),
             series("product", 10_000, type="q4_K", place="cache", rows=512, bytes=9, flops=2_000_000),
-        )
+        ),
+        {},
     )
     assert [kind.type for kind in found] == ["f16", "q4_K"]
     first, second = found
     assert first.vector_bytes_per_s is not None
-    assert first.vector_bytes_per_s.value == pytest.approx(20e9)
+    assert first.vector_bytes_per_s.value == pytest.approx(38e9)
     assert first.matrix_flops_per_s is not None
     assert first.matrix_flops_per_s.value == pytest.approx(100e9)
     assert (first.matrix_rows, first.place) == (512, "cache")
@@ -66,7 +68,8 @@ def test_rates_of_types_come_from_one_row_and_from_many() -> None:
 
 def test_what_matrices_leave_of_a_forward_is_fixed() -> None:
     kinds = assembly.types(
-        findings(series("product", 1_000, type="F16", rows=1, bytes=20_000, flops=1))  # 20 B/ns
+        findings(series("product", 1_000, type="F16", rows=1, bytes=20_000, flops=1)),  # 20 B/ns
+        {},
     )
     times = assembly.forwards(findings(series("forward", 700_000, rows=1, sequences=1, outputs=1)), "forward")
     assert assembly.fixed(times, kinds, MODEL) == pytest.approx(700_000 - MATRICES / 20)
@@ -86,7 +89,7 @@ def test_a_cached_token_costs_what_the_slope_says() -> None:
     assert depth.ns_per_token is not None
     assert depth.read_bytes_per_s is not None
     assert depth.ns_per_token.value == pytest.approx(3.3)
-    assert depth.read_bytes_per_s.value == pytest.approx(KV_ROW * (1 / 3 + 1 / 3.6) / 2 * 1e9)
+    assert depth.read_bytes_per_s.value == pytest.approx(KV_ROW / 3.3 * 1e9)
     assert depth.why_not is None
 
 
@@ -131,6 +134,45 @@ def test_a_slope_that_cannot_be_told_has_a_reason() -> None:
     assert found == assembly.Depth(why_not="what cached tokens cost is lost in the noise")
 
 
+def test_a_drift_between_descents_does_not_reach_the_slope() -> None:
+    # Each descent has a level of its own, which is far more than 8,192 tokens at 3 ns cost.
+    levels = (500_000, 900_000, 450_000, 800_000, 700_000)
+    depths = [
+        series("context", *(level + 3 * cached for level in levels), rows=1, sequences=1, outputs=1, cached=cached)
+        for cached in (0, 512, 8192)
+    ]
+    found = assembly.cost_of_depth(findings(*depths), Ledger(MODEL)).ns_per_token
+    assert found is not None
+    assert found.value == pytest.approx(3)
+    assert found.spread == pytest.approx(0, abs=1e-9)
+    assert found.n == len(levels)
+
+
+def test_what_does_not_agree_with_itself_is_unknown_and_says_so() -> None:
+    one = {"rows": 1, "sequences": 1, "outputs": 1}
+    product = {"type": "f16", "flops": 8, "bytes": 8}
+    found = assembly.assemble(
+        findings(
+            series("read", 1_000, 1_500, 2_000, place="memory", bytes=8, rows=1),
+            series("product", 1_000, 1_010, 990, **product, rows=1),
+            series("product", 1_000, 9_000, 3_000, 9_000, **product, rows=512),
+            # By descents, 1,000 tokens add 1, 2, 8 and 9 µs.
+            series("context", 5_000, 5_000, 5_000, 5_000, **one),
+            series("context", 6_000, 7_000, 13_000, 14_000, **one, cached=1000),
+        ),
+        occasion(),
+    )
+    assert found.reads == ()
+    assert found.bandwidth is None
+    [kind] = found.types
+    assert kind.vector_bytes_per_s is not None
+    assert (kind.matrix_flops_per_s, kind.matrix_rows) == (None, 0)
+    assert (found.context_ns_per_token, found.kv_read_bytes_per_s) == (None, None)
+    assert found.unknown["reading memory"] == "its samples differ by 75 %, too much for a figure"
+    assert found.unknown["f16 matrices × 512"].startswith("its samples differ by")
+    assert found.unknown["context"].startswith("its samples differ by")
+
+
 def test_the_ceilings_are_the_most_that_was_reached() -> None:
     ledger = Ledger(MODEL)
     times = assembly.forwards(
@@ -147,7 +189,7 @@ def test_the_ceilings_are_the_most_that_was_reached() -> None:
     assert (compute.kind, compute.rows) == ("forward", 512)
     assert compute.value == pytest.approx(many.flops.total / 30e-3)
     slow, fast = (
-        assembly.reads(findings(series("read", ns, place=place, bytes=1_000_000, rows=1)))
+        assembly.reads(findings(series("read", ns, place=place, bytes=1_000_000, rows=1)), {})
         for place, ns in (("memory", 100_000), ("cache", 10_000))
     )
     # Forwards read faster than memory gives: then they are the ceiling.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pytest
 
 from stackscope.report import ceilings as report
@@ -66,6 +67,10 @@ def test_an_unsteady_figure_is_marked() -> None:
     steady, unsteady = ceilings(rebuild_ns=about(1e8, 0.099)), ceilings(rebuild_ns=about(1e8, 0.10))
     assert "contexts anew 100 ms (spread 9.90 %)" in "\n".join(lines(steady, 80))
     assert "contexts anew 100 ms (spread 10.0 % (!))" in "\n".join(lines(unsteady, 80))
+    [kind] = ceilings().types
+    rates = ceilings(types=(msgspec.structs.replace(kind, matrix_flops_per_s=about(62e9, 0.1)),))
+    [line] = [line for line in lines(rates, 100) if line.startswith("f16")]
+    assert line.endswith("10.0 % (!)")
 
 
 def test_one_line_has_both_ceilings_and_their_age() -> None:

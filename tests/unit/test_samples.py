@@ -30,6 +30,34 @@ def test_a_rate_is_an_amount_per_second() -> None:
     assert samples.duration([Sample(2_000), Sample(4_000)]).value == 3_000
 
 
+def test_what_others_can_only_slow_down_is_judged_by_its_best_three() -> None:
+    # 60, 59 and 58 GB/s once the others were gone, which took most of the time.
+    slow = [Sample(6_000 / gb, 0.5) for gb in (20, 21, 19, 30, 25, 22, 18)]
+    found = samples.best_rate(6_000, [*slow[:4], *(Sample(6_000 / gb) for gb in (58, 60, 59)), *slow[4:]])
+    assert found.value == pytest.approx(59e9)
+    assert found.spread == pytest.approx(2 / 59)
+    assert found.n == 10
+    assert samples.best_rate(6_000, [Sample(2_000)]) == Measured(value=3e9)
+    with pytest.raises(ValueError, match="median"):
+        samples.best_rate(1, [])
+
+
+def test_one_lucky_sample_is_not_the_best_and_three_are() -> None:
+    usual = [Sample(1_000)] * 12
+    assert samples.best_duration([Sample(500), *usual]).value == 1_000
+    assert samples.best_duration([Sample(ns) for ns in (900, 880, 890)] + usual) == Measured(
+        value=890, spread=20 / 890, n=15
+    )
+
+
+def test_samples_that_differ_too_much_are_no_figure() -> None:
+    assert samples.why_worthless(Measured(value=1, spread=0.49, n=4)) is None
+    assert samples.why_worthless(Measured(value=1)) is None
+    assert samples.why_worthless(Measured(value=1, spread=0.5, n=4)) == (
+        "its samples differ by 50 %, too much for a figure"
+    )
+
+
 def test_quiet_samples_count_alone_when_there_are_enough() -> None:
     quiet, loud, unknown = Sample(1, 0.0), Sample(9, 0.5), Sample(5, None)
     assert samples.chosen([quiet, loud, quiet, unknown, quiet]) == [quiet] * 3

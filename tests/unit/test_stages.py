@@ -7,6 +7,8 @@ import pytest
 from stackscope.experiments import stages
 from stackscope.experiments.measurements import Sampler
 from stackscope.experiments.protocol import Item
+from stackscope.experiments.rounds import PAUSE, Rounds
+from stackscope.experiments.samples import Sample
 
 
 class Clock:
@@ -35,8 +37,8 @@ class Made:
 
 
 def curves(clock: Clock, made: list[Made], seconds: float, most: int = 9) -> tuple[stages.Log, list[str]]:
-    log, said = stages.Log(), list[str]()
-    stages.curves(made, Sampler(clock), log, seconds, most=most, progress=said.append)
+    log, said, sampler = stages.Log(), list[str](), Sampler(clock)
+    stages.curves(made, sampler, log, Rounds(sampler, log), seconds, most=most, progress=said.append)
     return log, said
 
 
@@ -118,3 +120,63 @@ def test_a_row_is_priced_by_the_longest_forward() -> None:
 )
 def test_progress_is_in_words(item: Item, words: str) -> None:
     assert stages.described(item) == words
+
+
+def test_rounds_are_far_apart_and_take_a_share_of_the_time() -> None:
+    clock, log = Clock(), stages.Log()
+    sampler = Sampler(clock)
+    rounds = Rounds(sampler, log)
+    rounds.maybe()  # There is nothing yet.
+    made = [Made(clock, 1, SECOND // 10, "read"), Made(clock, 512, SECOND // 5, "product")]
+    for each in made:
+        begun_ns = clock.ns
+        log.add(each.item, sampler.first(each.run))
+        rounds.join(each, clock.ns - begun_ns)
+    for n_rounds in (1, 2):
+        clock.ns += round(PAUSE * 0.3 * SECOND) - 1
+        rounds.maybe()
+        assert [each.n_runs for each in made] == [n_rounds, n_rounds]
+        clock.ns += 1
+        rounds.maybe()
+        assert counts(log) == {1: n_rounds + 1, 512: n_rounds + 1}
+    rounds.close()
+    clock.ns += 60 * SECOND
+    rounds.maybe()
+    assert [each.n_runs for each in made] == [3, 3]
+
+
+def test_reading_and_products_are_measured_in_rounds_between_the_forwards() -> None:
+    clock = Clock()
+    made = [Made(clock, 1, SECOND // 100, "read"), Made(clock, 512, SECOND // 100, "product")]
+    made += [Made(clock, rows, SECOND // 50) for rows in (1, 2, 4)]
+    log, _ = curves(clock, made, 2.0, most=90)
+    n_samples = {(series.item.kind, series.item.rows): len(series.samples) for series in log.series()}
+    # A round is two runs and three, 0.05 s, and takes a sixth of the time once everything was measured.
+    rounds_ns = (n_samples["read", 1] - 1) * SECOND // 20
+    assert SECOND // 10 <= rounds_ns <= clock.ns / 6
+    assert n_samples["read", 1] == n_samples["product", 512]
+    assert clock.ns <= 2 * SECOND
+
+
+def test_reading_is_judged_by_the_shortest_run_and_a_product_by_the_usual() -> None:
+    clock, log = Clock(), stages.Log()
+    sampler = Sampler(clock)
+    rounds = Rounds(sampler, log)
+    kinds = ("read", "product")
+    made = [Uneven(clock, kind) for kind in kinds]
+    for each in made:
+        log.add(each.item, Sample(3_000_000))
+        rounds.join(each, 0)
+    rounds.maybe()
+    assert {series.item.kind: series.samples[-1].ns for series in log.series()} == {"read": 1e6, "product": 3e6}
+
+
+class Uneven(Made):
+    """Takes 1 to 5 ms, in turn."""
+
+    def __init__(self, clock: Clock, kind: str) -> None:
+        super().__init__(clock, 1, 0, kind)
+
+    def run(self) -> int:
+        self._ns = (3_000_000, 5_000_000, 1_000_000, 2_000_000, 4_000_000)[self.n_runs % 5]
+        return super().run()
