@@ -163,6 +163,7 @@ def prefill_steps(config: EngineConfig, args: argparse.Namespace) -> tuple[list[
             def work() -> None:
                 for chunk in order.sample(CHUNKS, len(CHUNKS)):
                     engine.set(token_budget=chunk)
+                    engine.run(Ask(1, 1))  # What a change of settings costs is not the prompt's.
                     steps = engine.run(Ask(1, 1)).steps
                     found.extend(s for s in steps if all(w.phase == "prefill" for w in s.work))
 

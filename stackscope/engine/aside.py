@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from stackscope.toggles import EngineConfig
 
 
-LOOK_NS: Final = 1_000_000
+LOOK_NS: Final = 4_000_000
 """Least time between two looks while tokens are all that comes: shadows read them later just as well, and after a
-forward even a look that finds nothing to do costs 4 µs."""
+forward even a look that finds nothing to do costs 4 µs, after a long one 20."""
+
+IDLE_LOOK_NS: Final = 500_000_000
+"""The same while prompts are prefilled, whose rows say nothing until the last."""
 
 
 class Aside:
@@ -51,6 +54,7 @@ class Aside:
 
     def reconfigure(self, config: EngineConfig, epoch: int) -> None:
         """Follow the live settings. `epoch` is still that of the settings before."""
+        self._look_up_admitted(epoch)
         if self.shadows is None:
             if self._backend is not None:
                 self.install(self._backend, config)
@@ -61,10 +65,17 @@ class Aside:
 
     def release(self, epoch: int) -> None:
         """Let go of the backend, whose contexts are about to be freed."""
+        self._look_up_admitted(epoch)
         if self.shadows is not None:
             self._records += self.shadows.take(epoch)
             self.shadows.close()
             self.shadows = None
+
+    def _look_up_admitted(self, epoch: int) -> None:
+        """Show shadows who was admitted under the settings that end now."""
+        if self.shadows is not None and self._admitted:
+            self._records += self.shadows.observe(self._admitted, (), (), has_ended=False, epoch=epoch)
+            self._admitted = []
 
     # Steps
 
@@ -75,9 +86,13 @@ class Aside:
 
     def is_due(self, rows: Rows, now_ns: int, *, has_ended: bool) -> bool:
         """Whether there is something to look at, at the end of a step. `has_ended`: a request has left its slot."""
-        if self._admitted or rows.has_prefill or has_ended or self._records:
+        # Who was admitted is looked up when a prompt ends: in the order of events still, and the caches cold only once.
+        if rows.ends_prefill or has_ended or self._records:
             return True
-        return self._looked_ns is None or now_ns - self._looked_ns >= LOOK_NS
+        if self._looked_ns is None:
+            return True
+        # Where nothing came out, only what goes by the clock can be due.
+        return now_ns - self._looked_ns >= (LOOK_NS if rows.n_outputs > 0 else IDLE_LOOK_NS)
 
     def observe(self, rows: Rows, running: Many[Sequence], *, has_ended: bool, epoch: int) -> tuple[AnyRecord, ...]:
         """Look on at the end of a step. `rows` are those of the forward, already committed."""

@@ -57,13 +57,14 @@ class Entry:
 class Rows:
     """The rows of one forward, in the batch's own arrays."""
 
-    __slots__ = ("entries", "has_prefill", "n", "n_outputs")
+    __slots__ = ("ends_prefill", "entries", "n", "n_outputs")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.n = 0
         self.n_outputs = 0
-        self.has_prefill = False
+        self.ends_prefill = False
+        """The last rows of a prompt are among them."""
 
 
 def fill_plan(batch: Batch, running: list[Sequence], plan: Plan) -> Rows:
@@ -100,7 +101,7 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
             slot[n] = sequence.slot
             output[n] = 1
         n += new
-    outputs = n
+    outputs = decoded = n
     for sequence, length in prefills:
         start, stop = sequence.kv, sequence.kv + length
         end = n + length
@@ -116,7 +117,7 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
         n = end
     rows.n = n
     rows.n_outputs = outputs
-    rows.has_prefill = len(prefills) > 0
+    rows.ends_prefill = outputs > decoded
     return rows
 
 

@@ -32,6 +32,11 @@ class NgramDrafter:
         # the history before it is used. An n-gram enters when its continuation arrives, so that the end of the history
         # never finds itself.
         self._follow: list[tuple[int, dict[int, int]]] = [(n, {}) for n in range(n_max, n_min - 1, -1)]
+        self._looked_up: list[int] = []
+        """Hashes of the suffixes that `propose` looked up, from the longest on: entered as they are when one more token
+        comes."""
+        self._looked_up_at = -1
+        """Tokens of history that there were. Negative: there is no such look-up."""
 
     def __len__(self) -> int:
         """Tokens of history."""
@@ -42,6 +47,9 @@ class NgramDrafter:
         history = self._tokens
         start = len(history)
         history.extend(tokens)
+        if len(tokens) == 1:
+            self._enter(start)
+            return
         if len(tokens) >= _BULK:
             self._index(start)
             return
@@ -53,6 +61,7 @@ class NgramDrafter:
         """Keep the first `length` tokens, as if no others had ever been seen: the index is built again."""
         if length < len(self._tokens):
             del self._tokens[max(length, 0) :]
+            self._looked_up_at = -1
             for _, follow in self._follow:
                 follow.clear()
             self._index(0)
@@ -71,15 +80,28 @@ class NgramDrafter:
         history = self._tokens
         if k <= 0:
             return []
+        self._looked_up_at = len(history)
+        self._looked_up = looked_up = []
         for n, follow in self._follow:
             suffix = history[-n:]
-            start = follow.get(hash(tuple(suffix)))
+            key = hash(tuple(suffix))
+            looked_up.append(key)
+            start = follow.get(key)
             if start is not None and history[start - n : start] == suffix:
                 found = history[start : start + k]
                 while len(found) < k:
                     found += found[: k - len(found)]
                 return found
         return []
+
+    def _enter(self, position: int) -> None:
+        """Enter the n-grams that the last token, at `position`, continues."""
+        history = self._tokens
+        known = self._looked_up if self._looked_up_at == position else ()
+        n_known = len(known)
+        for index, (n, follow) in enumerate(self._follow):
+            if position >= n:
+                follow[known[index] if index < n_known else hash(tuple(history[position - n : position]))] = position
 
     def _index(self, start: int) -> None:
         """Enter every n-gram whose continuation stands at `start` or later."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-import numpy as np
-
+from stackscope.engine.prefix_hash import START, Remembered, chain
 from stackscope.engine.prefix_tree import TOKEN_BYTES, law
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from stackscope.engine.prefix_tree import Node, PrefixTree
 
@@ -55,19 +52,15 @@ SeqOp: TypeAlias = Copy | CopyWhole | Trim
 class EvictionMemory:
     """The blocks that left the tree lately, each known by a hash of its whole prefix: "evicted" is not "never seen".
 
-    The hash is multilinear, Σ weight[i] × (token[i] + 1) mod 2⁶⁴ with random odd weights, so one running sum hashes
-    every prefix of a path, and a prefix of 8,192 tokens takes 15 µs. Between two forwards it takes 100, because numpy's
-    code has left the processor's cache, and a full cache is cut at every step of a prefill, mostly the same path again.
-    So cuts wait until somebody asks, and those that follow one another down a path are hashed once.
+    A full cache is cut at every step of a prefill, mostly the same path again. So cuts wait before they are hashed, and
+    those that follow one another down a path are hashed once.
     """
 
     def __init__(self, block_bytes: int) -> None:
-        self._block_tokens = block_bytes // TOKEN_BYTES
-        self._weights = _weights(0)
+        self._block_bytes = block_bytes
         self._waiting: list[tuple[bytes, int]] = []
         """Paths as they were, and the byte from which on their blocks are gone; not hashed yet."""
-        self._newer: set[int] = set()
-        self._older: set[int] = set()
+        self._hashes = Remembered(REMEMBERED_BLOCKS)
 
     def remember(self, key: bytes, start: int) -> None:
         """Note that the blocks of this path from byte `start` on are going."""
@@ -82,35 +75,24 @@ class EvictionMemory:
         waiting.append((key, start))
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether the last block of this prefix was evicted."""
-        self._hash_waiting()
-        if not self._newer and not self._older:
-            return False
-        value = int(self._terms(key).sum())
-        return value in self._newer or value in self._older
+        """Whether the last block of this prefix, which has at least one, was evicted."""
+        for whole, start in self._waiting:
+            if len(key) > start and whole.startswith(key):
+                return True
+        value = START
+        for value in chain(key, self._block_bytes):  # noqa: B007 - the last one is wanted.
+            pass
+        return value in self._hashes
 
     def clear(self) -> None:
         self._waiting.clear()
-        self._newer.clear()
-        self._older.clear()
+        self._hashes.clear()
 
     def _hash_waiting(self) -> None:
+        size = self._block_bytes
         for key, start in self._waiting:
-            ends = np.cumsum(self._terms(key))[self._block_tokens - 1 :: self._block_tokens]
-            self._newer.update(ends[start // TOKEN_BYTES // self._block_tokens :].tolist())
-            if len(self._newer) > REMEMBERED_BLOCKS // 2:
-                self._newer, self._older = set(), self._newer
+            self._hashes.update(list(chain(key, size))[start // size :])
         self._waiting.clear()
-
-    def _terms(self, key: bytes) -> NDArray[np.uint64]:
-        tokens = np.frombuffer(key, np.uint32).astype(np.uint64) + np.uint64(1)
-        if len(tokens) > len(self._weights):
-            self._weights = _weights(2 * len(tokens))
-        return tokens * self._weights[: len(tokens)]
-
-
-def _weights(count: int) -> NDArray[np.uint64]:
-    return np.random.default_rng(0).integers(0, 1 << 64, count, np.uint64) | np.uint64(1)
 
 
 class Paths:

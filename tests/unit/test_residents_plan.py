@@ -1,4 +1,4 @@
-"""The plan of a step in which every request decodes is the one that the scheduler would make."""
+"""The plans that are made without the scheduler are those that it would make."""
 
 from __future__ import annotations
 
@@ -82,4 +82,40 @@ def test_a_step_of_decoding_requests_asks_no_scheduler(monkeypatch: pytest.Monke
     running = [decoding(slot, order, want=0, pending=1) for order, slot in enumerate((1, 0))]
     plan, victim = residents(1_000, is_unified=True).plan(running, 8, 5)
     assert plan == Plan([(1, 0), (0, 0)], [], cursor=5)
+    assert victim is None
+
+
+@given(
+    pending=st.integers(1, 40),
+    budget=st.integers(1, 50),
+    free=st.integers(0, 50),
+    is_unified=st.booleans(),
+    cursor=st.integers(-1, 6),
+)
+@example(20, 10, 9, True, 0)  # a cell short
+@example(1, 1, 1, True, 0)
+def test_a_lone_prompt_is_planned_as_the_scheduler_would(
+    pending: int, budget: int, free: int, is_unified: bool, cursor: int
+) -> None:
+    running = [prefilling(3, pending)]
+    plan, victim = residents(8 + free, is_unified=is_unified).plan(running, budget, cursor)
+    expected = plan_step(
+        [SlotView(3, 0, pending, False)], token_budget=budget, free_cells=free if is_unified else None, cursor=cursor
+    )
+    assert plan == expected
+    assert victim == (3 if plan.is_stuck else None)
+
+
+def prefilling(slot: int, pending: int) -> Sequence:
+    """A running request of whose prompt 8 tokens are in the cache and `pending` are not."""
+    job = Job(id=slot, tokens=(1,) * (8 + pending), max_tokens=40, arrived_ns=0)
+    sequence = Sequence(job, max_context=100, piece=lambda _: b"", keep_text=False)
+    sequence.slot, sequence.order, sequence.kv = slot, 0, 8
+    return sequence
+
+
+def test_a_step_of_a_lone_prompt_asks_no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "plan_step", None)
+    plan, victim = residents(1_000, is_unified=True).plan([prefilling(2, 30)], 16, 5)
+    assert plan == Plan([], [(2, 16)], cursor=5)
     assert victim is None

@@ -9,7 +9,7 @@ import pytest
 from stackscope.engine.shadows import models
 from stackscope.engine.shadows.budget import FIRST_NS, SAVED_NS, Budget, Purse
 from stackscope.engine.shadows.models import ModelShadow
-from stackscope.engine.shadows.ngrams import NgramShadow
+from stackscope.engine.shadows.ngrams import SWEEP, NgramShadow
 from tests.unit.shadow_builders import FakeGuesses, Time, gain, request
 
 SECOND: Final = 1_000_000_000
@@ -78,7 +78,7 @@ def spend_for(seconds: int, *, step_ns: int, read_ns: int, n_tokens: int) -> tup
 @pytest.mark.parametrize("read_ns", [10_000, 200_000, 3_000_000])
 def test_the_n_gram_shadow_keeps_to_its_share(read_ns: int) -> None:
     # Each reading of the clock takes a while, and so each time a request is read.
-    time, spent = spend_for(60, step_ns=2_000_000, read_ns=read_ns, n_tokens=64)
+    time, spent = spend_for(60, step_ns=2_000_000, read_ns=read_ns, n_tokens=2 * SWEEP)
     one_request = 4 * read_ns
     assert spent <= SHARE * time.now_ns + FIRST_NS + one_request
     assert spent >= min(SHARE * time.now_ns, spent_without_limit(time.now_ns, read_ns)) * 0.8
@@ -86,7 +86,7 @@ def test_the_n_gram_shadow_keeps_to_its_share(read_ns: int) -> None:
 
 def spent_without_limit(now_ns: int, read_ns: int) -> float:
     """What following every request would have taken: at least two looks at each."""
-    return now_ns / (8 * 2_000_000 + 4 * read_ns) * 2 * read_ns
+    return now_ns / (2 * SWEEP / 8 * 2_000_000 + 4 * read_ns) * 2 * read_ns
 
 
 def test_over_budget_requests_are_followed_whole_or_not_at_all() -> None:

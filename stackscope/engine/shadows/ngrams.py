@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from stackscope.engine.sequence import Sequence
     from stackscope.engine.shadows.budget import Clocks, Purse
 
-SWEEP: Final = 32
-"""Tokens that a request gains before they are read. Few at a time cost twice as much each: the processor's caches are
-cold after a forward."""
+SWEEP: Final = 64
+"""Tokens that a request gains before they are read. Few at a time cost up to twice as much each: the processor's caches
+are cold after a forward."""
 PROMPT_SHARE: Final = 6
 """A prompt's token, which is only indexed, costs this part of a generated one."""
 _FIRST_GUESS_NS: Final = 4_000.0

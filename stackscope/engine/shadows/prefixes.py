@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from stackscope.engine.prefix_cache import PrefixCache
+from stackscope.engine.prefix_hash import Remembered, Trail, chain
+from stackscope.engine.prefix_tree import TOKEN_BYTES
 from stackscope.engine.residents import EVICTED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Many
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from stackscope.engine.sequence import Sequence
@@ -42,40 +43,39 @@ class Admission(NamedTuple):
 class Endless:
     """Every block of tokens that was ever offered, known by a hash of all tokens up to its end.
 
-    The hash is multilinear, Σ weight[i] × (token[i] + 1) mod 2⁶⁴ with random odd weights (as in
-    `prefix_paths.EvictionMemory`): one running sum knows every prefix, and none needs a path or an id.
+    No prefix needs a path or an id. Each sequence has a trail, so that none of its blocks is hashed twice.
     """
 
     def __init__(self, block_tokens: int) -> None:
-        self._block = block_tokens
-        self._weights = np.empty(0, np.uint64)
-        self._newer: set[int] = set()
-        self._older: set[int] = set()
+        self._block_tokens = block_tokens
+        self._block_bytes = block_tokens * TOKEN_BYTES
+        self._known = Remembered(MOST_BLOCKS)
 
-    def look_up(self, tokens: NDArray[np.int32]) -> int:
-        """Length of the longest prefix, in whole blocks, that was offered before."""
-        newer, older = self._newer, self._older
-        for index, end in enumerate(self._ends(tokens)):
-            if end not in newer:
-                if end not in older:
-                    return index * self._block
-                newer.add(end)
-        return len(tokens) // self._block * self._block
+    def look_up(self, tokens: NDArray[np.int32], trail: Trail) -> int:
+        """Length of the longest prefix, in whole blocks, that was offered before. `trail`, a new one, is led there."""
+        for value in chain(tokens.tobytes(), self._block_bytes):
+            if not self._known.renew(value):
+                break
+            trail.value = value
+            trail.n_blocks += 1
+        return trail.n_blocks * self._block_tokens
 
-    def offer(self, tokens: NDArray[np.int32]) -> None:
-        """Remember the whole blocks of these tokens."""
-        self._newer.update(self._ends(tokens))
-        if len(self._newer) > MOST_BLOCKS // 2:
-            self._newer, self._older = set(), self._newer
+    def offer(self, tokens: NDArray[np.int32], trail: Trail) -> None:
+        """Remember the whole blocks of these tokens, which begin with those of the trail."""
+        rest = tokens[trail.n_blocks * self._block_tokens :].tobytes()
+        values = list(chain(rest, self._block_bytes, trail.value))
+        if values:
+            self._known.update(values)
+            trail.n_blocks += len(values)
+            trail.value = values[-1]
 
-    def _ends(self, tokens: NDArray[np.int32]) -> list[int]:
-        n = len(tokens) // self._block * self._block
-        if n > len(self._weights):
-            rng = np.random.default_rng(0)
-            self._weights = rng.integers(0, 1 << 64, 2 * n, np.uint64) | np.uint64(1)
-        sums = np.cumsum((tokens[:n].astype(np.uint64) + np.uint64(1)) * self._weights[:n])
-        ends: list[int] = sums[self._block - 1 :: self._block].tolist()
-        return ends
+
+class Held(NamedTuple):
+    """A request that was looked up."""
+
+    slot: int
+    """That it had then."""
+    trail: Trail
 
 
 class PrefixShadow:
@@ -95,8 +95,7 @@ class PrefixShadow:
         self._clock = clocks.thread
         self._size = size
         self._block_tokens = config.block_tokens
-        self._held: dict[Sequence, int] = {}
-        """Requests that were looked up, with the slots that they had then."""
+        self._held: dict[Sequence, Held] = {}
         self._evicted_seen = 0
         self._begin(config)
 
@@ -130,16 +129,16 @@ class PrefixShadow:
         """What happened in a step, in this order: admissions, prompts that were done with, and what left its slot."""
         before = self._clock()
         for admission in admitted:
-            for sequence, slot in list(self._held.items()):
-                if slot == admission.slot or sequence is admission.sequence:
+            for sequence, held in list(self._held.items()):
+                if held.slot == admission.slot or sequence is admission.sequence:
                     self._let_go(sequence)  # It ended, or was put back, between two steps.
             if self._purse.is_open:
                 self._admit(admission)
         for sequence in prefilled:
             if sequence in self._held and self._size.is_unified:
                 self._offer(sequence, running)
-        for sequence, slot in list(self._held.items()):
-            if sequence.slot != slot:
+        for sequence, held in list(self._held.items()):
+            if sequence.slot != held.slot:
                 self._let_go(sequence)
         took = self._clock() - before
         self.cpu_ns += took
@@ -156,8 +155,9 @@ class PrefixShadow:
     def _admit(self, admission: Admission) -> None:
         sequence, slot, n, prefilled = admission
         limit = n - 1  # The last token is always computed: its logits are needed.
+        trail = Trail()
         if self._endless is not None:
-            found = self._endless.look_up(sequence.tokens[:limit])
+            found = self._endless.look_up(sequence.tokens[:limit], trail)
         else:
             cache = self._cache
             assert cache is not None
@@ -168,16 +168,16 @@ class PrefixShadow:
         self.lookup_tokens += limit // self._block_tokens * self._block_tokens
         self.hit_tokens += found
         self.useful_hit_tokens += max(0, found - prefilled)
-        self._held[sequence] = slot
+        self._held[sequence] = Held(slot, trail)
 
     def _offer(self, sequence: Sequence, running: Many[Sequence]) -> None:
-        tokens = sequence.tokens[: sequence.kv]
+        tokens, held = sequence.tokens[: sequence.kv], self._held[sequence]
         if self._endless is not None:
-            self._endless.offer(tokens)
+            self._endless.offer(tokens, held.trail)
             return
         cache = self._cache
         assert cache is not None
-        cache.insert(tokens, self._held[sequence])
+        cache.insert(tokens, held.slot)
         if self._size.is_unified:
             over = cache.used_cells(sum([s.kv for s in running])) - self._size.n_ctx
             if over > 0:
@@ -185,9 +185,8 @@ class PrefixShadow:
 
     def _let_go(self, sequence: Sequence) -> None:
         """A request has left its slot: one that has ended leaves what it held to the cache."""
-        slot = self._held[sequence]
         if sequence.is_over:
             self._offer(sequence, ())
-        del self._held[sequence]
+        held = self._held.pop(sequence)
         if self._cache is not None:
-            self._cache.release(slot)
+            self._cache.release(held.slot)
