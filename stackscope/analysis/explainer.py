@@ -37,6 +37,8 @@ RANKING_SHARE: Final = 0.003
 NAMING_NS: Final = (1_000_000_000, 3_000_000_000)
 RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
 """They are made anew no sooner than this, and no later: the first time is dear, as modules are imported for it."""
+BREAK_EVENS_NS: Final = 45_000_000_000
+"""How long break-evens stay while nothing is changed. They take as long as the rest of a ranking, and hardly move."""
 SETTLING_NS: Final = 6_000_000_000
 REFILLING_NS: Final = 12_000_000_000
 """How long after a change, and after a rebuild that emptied the caches, nothing is ranked."""
@@ -107,6 +109,9 @@ class Explainer:
         self._explanation = Explanation()
         self._name_from_ns = self._rank_from_ns = 0
         self._has_steps = False
+        self._break_evens: tuple[BreakEven, ...] | None = None
+        """`None`: to be found anew."""
+        self._break_evens_until_ns = 0
         self._stood: dict[Cause, tuple[Naming, int]] = {}
         self._stalls: dict[int, Stall] = {}
         self._n_stalls_forgotten = 0
@@ -134,6 +139,7 @@ class Explainer:
             if event.kind == "rebuild":
                 settling_ns = (event.duration_ns or 0) + REFILLING_NS
         self._rank_from_ns = event.at_ns + settling_ns
+        self._break_evens = None
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=None, why_no_ranking="Something has just changed: predictions start anew.",
             ranked_at_ns=None,
@@ -157,6 +163,7 @@ class Explainer:
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""
+        self._break_evens = None
         if self._has_steps:
             self._name(at_ns)
             self._rank(at_ns)
@@ -233,8 +240,9 @@ class Explainer:
         if isinstance(predictor, str):
             why = predictor
         else:
-            found: tuple[BreakEven, ...] = all_of(predictor)
-            ranking = rank(predictor, at_ns, found)
+            if self._break_evens is None or at_ns >= self._break_evens_until_ns:
+                self._break_evens, self._break_evens_until_ns = all_of(predictor), at_ns + BREAK_EVENS_NS
+            ranking = rank(predictor, at_ns, self._break_evens)
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=ranking, why_no_ranking=why, ranked_at_ns=at_ns, drafts=self._drafts()
         )
