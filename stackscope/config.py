@@ -26,6 +26,7 @@ from stackscope.options import (
     field_defaults,
     field_types,
 )
+from stackscope.remarks import without_effect
 from stackscope.toggles import ORDERED, EngineConfig, Sampling
 from stackscope.workload.spec import BUILT_INS, Length, WorkloadSpec, parse_length, validate
 
@@ -55,6 +56,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     screen: ScreenOptions = ScreenOptions()
     keys: dict[str, str] = {}
     """Keys of the screen by action, as the user wrote them: the screen judges them."""
+    remarks: tuple[str, ...] = ()
+    """What of it will do nothing, in sentences."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -87,12 +90,16 @@ def resolve(
     if path is not None:
         given |= _layer(read_settings(path))
     given |= _layer(_from_environment(variables))
-    given |= _layer(_from_options(options))
+    typed = _layer(_from_options(options))
+    given |= typed
     _check_order(given)
     try:
-        return _build({key: item.value for key, item in given.items()}, default_requests)
+        built = _build({key: item.value for key, item in given.items()}, default_requests)
     except WorkloadError as error:
         raise _named(error, given) from None
+    origins = {key: item.origin for key, item in typed.items()}
+    remarks = without_effect(origins, built.workload.sampling, built.engine)
+    return msgspec.structs.replace(built, remarks=remarks)
 
 
 def _check_order(given: Mapping[str, Given]) -> None:

@@ -28,7 +28,7 @@ def replay(path: Path, options: RunOptions) -> int:
 
 def _summarise(path: Path, options: RunOptions) -> int:
     """Print what `run` printed at the end of it."""
-    from stackscope.analysis.explainer import Explainer
+    from stackscope.analysis.explainer import Explainer, unhurried
     from stackscope.analysis.summary import RunSummary
     from stackscope.records import StepRecord
     from stackscope.report import output
@@ -37,7 +37,7 @@ def _summarise(path: Path, options: RunOptions) -> int:
 
     reader = SessionReader(path)
     run = RunSummary(limits=options.limits.service)
-    explainer = Explainer()
+    explainer = Explainer(cpu_ns=unhurried)
     last_ns = 0
     for record in reader:
         run.write(record)

@@ -57,7 +57,7 @@ class _Session:
         self._explainer = Explainer(rules=Allowances(usable_cores()))
         self._explain_from_ns = 0
         self._last_ns = 0
-        self._notes: list[str] = []
+        self._notes = [*options.remarks]
         self._failures = Failures()
         self._destination = place_of_recording(
             options.output, options.workload, config, started=datetime.now().astimezone()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -13,15 +13,17 @@ from stackscope.engine.openmp import usable_cores
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
 from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
-from stackscope.toggles import Setting, ToggleKind, changed_fields, kind_of_change
+from stackscope.toggles import EngineConfig, Setting, ToggleKind, changed_fields, kind_of_change
 
 if TYPE_CHECKING:
     from stackscope.engine.loop import Engine
-    from stackscope.toggles import EngineConfig
 
 
 Changes: TypeAlias = dict[str, tuple[Setting, Setting]]
 By: TypeAlias = Literal["user", "plan", "engine"]
+
+PLACEMENT: Final = ("main_gpu", "split_mode", "tensor_split")
+"""Settings that say where the layers of a model go."""
 
 
 def refusal(config: EngineConfig, backend: Backend) -> str | None:
@@ -38,8 +40,13 @@ def soften(config: EngineConfig, backend: Backend) -> tuple[EngineConfig, str | 
     was asked for, and raises `ToggleRefusedError`.
     """
     notes = []
-    if config.gpu_layers > 0 and not supports_offload():
-        notes.append("This build of llama.cpp has no GPU backend: every layer is on the CPU, and an idle GPU expected.")
+    if not supports_offload():
+        if config.gpu_layers > 0:
+            notes.append(
+                "This build of llama.cpp has no GPU backend: every layer is on the CPU, and an idle GPU expected."
+            )
+        elif any(getattr(config, name) != getattr(EngineConfig(), name) for name in PLACEMENT):
+            notes.append("This build of llama.cpp has no GPU backend: where layers go on GPUs has no effect.")
     reason = refusal(config, backend)
     if reason is not None:
         config = msgspec.structs.replace(config, prefix_cache=False)

@@ -271,6 +271,8 @@ class Context:
         self.n_ctx_seq = int(low.llama_n_ctx_seq(handle))
         self._memory = low.llama_get_memory(handle)
         self._views: dict[tuple[int, int], NDArray[np.float32]] = {}
+        self._is_asynchronous = supports_offload()
+        """A forward may go on when the call has returned. On processors alone it does not."""
         self.set_threads(size.threads)
 
     @property
@@ -297,7 +299,8 @@ class Context:
             raise EngineError(f"A batch of {n_rows} rows does not fit one of {self.batch.capacity}.")
         batch.n_tokens = n_rows
         code = _decode(self._handle, batch)
-        _synchronize(self._handle)
+        if self._is_asynchronous:
+            _synchronize(self._handle)
         if code < 0:
             kind = "refused the batch as invalid" if code == -1 else "failed inside a forward"
             raise EngineError(f"llama.cpp {kind} (code {code}).", remedy="Its last log lines say why.")

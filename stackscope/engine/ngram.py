@@ -27,13 +27,13 @@ class NgramDrafter:
                 remedy="Give a shortest match of at least 1 and a longest match no shorter than it.",
             )
         self._tokens: list[int] = []
-        # From the longest n to the shortest: hash of an n-gram → index of the token after its last occurrence. Hashes
+        # From the shortest n to the longest: hash of an n-gram → index of the token after its last occurrence. Hashes
         # take 100 bytes per token less than n-grams and are no work for the garbage collector; a match is compared with
         # the history before it is used. An n-gram enters when its continuation arrives, so that the end of the history
         # never finds itself.
-        self._follow: list[tuple[int, dict[int, int]]] = [(n, {}) for n in range(n_max, n_min - 1, -1)]
+        self._follow: list[tuple[int, dict[int, int]]] = [(n, {}) for n in range(n_min, n_max + 1)]
         self._looked_up: list[int] = []
-        """Hashes of the suffixes that `propose` looked up, from the longest on: entered as they are when one more token
+        """Hashes of the suffixes that `propose` looked up, from the shortest on: entered as they are when a token more
         comes."""
         self._looked_up_at = -1
         """Tokens of history that there were. Negative: there is no such look-up."""
@@ -47,15 +47,24 @@ class NgramDrafter:
         history = self._tokens
         start = len(history)
         history.extend(tokens)
-        if len(tokens) == 1:
-            self._enter(start)
-            return
         if len(tokens) >= _BULK:
             self._index(start)
             return
         for n, follow in self._follow:
             for position in range(max(start, n), len(history)):
                 follow[hash(tuple(history[position - n : position]))] = position
+
+    def append(self, token: int) -> None:
+        """Append one committed token to the history."""
+        history = self._tokens
+        position = len(history)
+        history.append(token)
+        known = self._looked_up if self._looked_up_at == position else ()
+        n_known = len(known)
+        for index, (n, follow) in enumerate(self._follow):
+            if position < n:
+                return
+            follow[known[index] if index < n_known else hash(tuple(history[position - n : position]))] = position
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` tokens, as if no others had ever been seen: the index is built again."""
@@ -82,26 +91,21 @@ class NgramDrafter:
             return []
         self._looked_up_at = len(history)
         self._looked_up = looked_up = []
+        longest = None
         for n, follow in self._follow:
             suffix = history[-n:]
             key = hash(tuple(suffix))
             looked_up.append(key)
             start = follow.get(key)
-            if start is not None and history[start - n : start] == suffix:
-                found = history[start : start + k]
-                while len(found) < k:
-                    found += found[: k - len(found)]
-                return found
-        return []
-
-    def _enter(self, position: int) -> None:
-        """Enter the n-grams that the last token, at `position`, continues."""
-        history = self._tokens
-        known = self._looked_up if self._looked_up_at == position else ()
-        n_known = len(known)
-        for index, (n, follow) in enumerate(self._follow):
-            if position >= n:
-                follow[known[index] if index < n_known else hash(tuple(history[position - n : position]))] = position
+            if start is None or history[start - n : start] != suffix:
+                break  # What ends in it has not occurred either.
+            longest = start
+        if longest is None:
+            return []
+        found = history[longest : longest + k]
+        while len(found) < k:
+            found += found[: k - len(found)]
+        return found
 
     def _index(self, start: int) -> None:
         """Enter every n-gram whose continuation stands at `start` or later."""

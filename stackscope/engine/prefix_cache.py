@@ -112,7 +112,7 @@ class PrefixCache:
         """Blocks that slots attached to."""
         self.declined = 0
         """Inserts of something new that found no room for a block."""
-        self._taken = self._counts()
+        self._taken, self._n_events = self._counts(), 0
         self._quiet: CacheCounters | None = None
 
     # --- levels and counts ------------------------------------------------------------------------------------------
@@ -168,14 +168,18 @@ class PrefixCache:
 
     def take_counters(self, *, useful_hit_tokens: int = 0, copied_bytes: int = 0) -> CacheCounters:
         """What was counted since the last call, and the levels now; the engine adds what only it can know."""
-        counts = self._counts()
-        if counts == self._taken and useful_hit_tokens == 0 and copied_bytes == 0:
+        paths = self._paths
+        # None of them ever falls, and the others change with them.
+        n_events = self.lookups + self.blocks_read + paths.blocks_written + paths.blocks_evicted
+        if n_events == self._n_events and useful_hit_tokens == 0 and copied_bytes == 0:
             # Most steps leave the cache alone: they share one record.
             if self._quiet is None:
                 self._quiet = CacheCounters(
                     resident_blocks=self.resident_blocks, resident_paths=self.paths, shared_blocks=self.shared_blocks
                 )
             return self._quiet
+        self._n_events = n_events
+        counts = self._counts()
         lookups, lookup_tokens, hits, read, written, evicted = (a - b for a, b in zip(counts, self._taken, strict=True))
         self._taken, self._quiet = counts, None
         return CacheCounters(
@@ -194,11 +198,8 @@ class PrefixCache:
         )
 
     def _counts(self) -> tuple[int, ...]:
-        paths = self._paths
-        return (
-            self.lookups, self.lookup_tokens, self.hit_tokens,
-            self.blocks_read, paths.blocks_written, paths.blocks_evicted,
-        )  # fmt: skip
+        counts = self.lookups, self.lookup_tokens, self.hit_tokens, self.blocks_read
+        return (*counts, self._paths.blocks_written, self._paths.blocks_evicted)
 
     # --- finding ----------------------------------------------------------------------------------------------------
 

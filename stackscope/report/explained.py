@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -10,7 +10,7 @@ from rich.text import Text
 from stackscope import units
 from stackscope.analysis.diagnosis import stalls
 from stackscope.analysis.live.explained import suggested
-from stackscope.report.layout import row
+from stackscope.report.layout import SEPARATOR, row
 
 if TYPE_CHECKING:
     from stackscope.analysis.explainer import Explanation
@@ -21,41 +21,55 @@ MOST_CHANGES: Final = 3
 MOST_NAMES: Final = 3
 
 
+class Told(NamedTuple):
+    """Phrases that belong together."""
+
+    label: str
+    """Empty: they go on with what is above."""
+    phrases: list[str | Text]
+    style: str = ""
+
+    @property
+    def plain(self) -> str:
+        return SEPARATOR.join([phrase if isinstance(phrase, str) else phrase.plain for phrase in self.phrases])
+
+
 def lines(explanation: Explanation, width: int) -> list[Text]:
     """A block of the summary; empty where nothing is known."""
-    told = _limits(explanation, width)
+    return [row(one.label, one.phrases, width, style=one.style) for one in told(explanation)]
+
+
+def told(explanation: Explanation) -> list[Told]:
+    """What limited the session, and what would have helped; empty where nothing is known."""
+    found = _limits(explanation)
     stalled = stalls.sentence(explanation.stalls, explanation.n_stalls)
     if stalled is not None:
-        told.append(row("stalled", [stalled], width, style="yellow"))
+        found.append(Told("stalled", [stalled], "yellow"))
     if explanation.ranking is None:
-        return told
-    told += [row("would help" if n == 0 else "", _change(one), width) for n, one in enumerate(_best(explanation))]
-    if told and not _best(explanation):
-        told.append(row("would help", ["nothing that was predicted gains beyond doubt"], width))
-    told += [row("but", [sentence], width) for sentence in explanation.ranking.contradictions[:1]]
-    return told
+        return found
+    best = explanation.ranking.recommended[:MOST_CHANGES]
+    found += [Told("would help" if n == 0 else "", _change(one)) for n, one in enumerate(best)]
+    if found and not best:
+        found.append(Told("would help", ["nothing that was predicted gains beyond doubt"]))
+    found += [Told("but", [sentence]) for sentence in explanation.ranking.contradictions[:1]]
+    return found
 
 
-def _limits(explanation: Explanation, width: int) -> list[Text]:
+def _limits(explanation: Explanation) -> list[Told]:
     """What was named for longest, with its claim; else why nothing is named."""
     stood = explanation.stood[:MOST_NAMES]
     if not stood:
         sentence = explanation.naming.sentence
-        return [row("limited by", [f"not named: {sentence}"], width)] if explanation.naming.shares else []
+        return [Told("limited by", [f"not named: {sentence}"])] if explanation.naming.shares else []
     first, *others = stood
-    head: list[str | Text] = [Text(str(first.naming.name), style="bold"), first.naming.sentence]
-    told = [row("limited by", head, width)]
+    found = [Told("limited by", [Text(str(first.naming.name), style="bold"), first.naming.sentence])]
     if len(explanation.stood) > 1 or first.share < 1:
         names = [f"{one.naming.name} stood for {units.percent(one.share)} of the run" for one in (first, *others)]
-        told.append(row("", names, width, style="dim"))
+        found.append(Told("", [*names], "dim"))
     finding = first.naming.finding
     if finding is not None and finding.counterfactual:
-        told.append(row("", [finding.counterfactual], width, style="dim"))
-    return told
-
-
-def _best(explanation: Explanation) -> tuple[Ranked, ...]:
-    return () if explanation.ranking is None else explanation.ranking.recommended[:MOST_CHANGES]
+        found.append(Told("", [finding.counterfactual], "dim"))
+    return found
 
 
 def _change(one: Ranked) -> list[str | Text]:

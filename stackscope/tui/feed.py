@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stackscope.engine import wire
 from stackscope.records import Header, StepRecord
 from stackscope.tui.governor import Governor, Usage
+from stackscope.tui.heap import Heap
 from stackscope.tui.texts import Texts
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class Feed(threading.Thread):
     def _follow(self) -> None:
         shown_ns = 0
         is_asked = True
+        heap = Heap()
         while not self._stopping.is_set():
             # Asked before: what ends it is worth a last frame.
             is_moving = self._source.is_moving or self._source.patience_s is not None
@@ -188,6 +190,7 @@ class Feed(threading.Thread):
             if is_wanted and not self._is_stalled():
                 self._post()
                 shown_ns = time.monotonic_ns()
+            heap.tend()
             self._wake.wait(self._patience_s())
             is_asked = self._wake.is_set()
             self._wake.clear()

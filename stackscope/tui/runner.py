@@ -81,7 +81,7 @@ class Runner:
         self._has_recording_failed = False
         """Nobody has asked for another recording since."""
         self._wishes: deque[Callable[[], None]] = deque()
-        self._notices: list[str] = []
+        self._notices = [*options.remarks]
         self.failures: Final = Failures()
         self.n_served = 0
         """Requests that ran to their end, in the session that runs or ran last."""

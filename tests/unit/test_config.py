@@ -355,3 +355,28 @@ def test_no_name_of_a_key_breaks_the_reader(tmp_path_factory: pytest.TempPathFac
     path.write_text(f"[{msgspec.json.encode(section).decode()}]\n{msgspec.json.encode(field).decode()} = 1\n")
     if section not in SECTIONS or section == KEYS:
         assert str(path) in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "remarks"),
+    [
+        ({"top_k": 5}, ("At temperature 0 the likeliest token is taken: --top-k has no effect.",)),
+        (
+            {"top_k": 5, "top_p": 0.5, "min_p": 0.1},
+            ("At temperature 0 the likeliest token is taken: --top-k, --top-p and --min-p have no effect.",),
+        ),
+        ({"top_k": 5, "temperature": 0.8}, ()),
+        ({"shadow_share": 0.1, "shadows": False}, ("Shadows are off: --shadow-share has no effect.",)),
+        ({"shadow_share": 0.1}, ()),
+        ({"shadows": False}, ()),
+    ],
+)
+def test_options_that_do_nothing_are_told(options: dict[str, object], remarks: tuple[str, ...]) -> None:
+    assert resolve(options, environment={}).remarks == remarks
+
+
+def test_a_settings_file_may_hold_more_than_a_run_needs(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("[sampling]\ntop_k = 5\n")
+    assert resolve({}, config=path, environment={}).remarks == ()
+    assert resolve({"temperature": 0.5}, config=path, environment={}).workload.sampling.top_k == 5

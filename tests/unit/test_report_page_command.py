@@ -24,6 +24,9 @@ def test_without_a_path_it_is_markdown_on_standard_output() -> None:
     assert done.exit_code == 0
     assert done.stdout.startswith("# Stackscope: chat.jsonl.zst\n")
     assert done.stderr == ""
+    verdict = done.stdout.partition("## What limited it")[2].partition("\n## ")[0]
+    named = called("replay", CHAT).stdout.partition("limited by")[2].split("\n")[0].partition(" · ")[0].strip()
+    assert f"| limited by | {named} · " in verdict
 
 
 @pytest.mark.parametrize("name", ["out.md", "out.MD", "out.markdown"])

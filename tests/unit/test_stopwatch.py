@@ -23,18 +23,18 @@ def test_long_forwards_are_all_read() -> None:
     assert read(10, last_ns=SHORT_NS) == [7] * 10
 
 
-def test_of_short_forwards_one_in_four_is_read_and_the_others_are_unknown() -> None:
-    assert read(9, last_ns=SHORT_NS - 1) == [7, *[None] * (EVERY - 1)] * 2 + [7]
+def test_of_short_forwards_one_in_sixteen_is_read_and_the_others_are_unknown() -> None:
+    assert read(2 * EVERY + 1, last_ns=SHORT_NS - 1) == [7, *[None] * (EVERY - 1)] * 2 + [7]
 
 
 def test_a_forward_after_a_long_one_is_read_whatever_came_before() -> None:
     readings = itertools.count(0, 7)
     meter = CpuMeter(lambda: next(readings))
     found = []
-    for last_ns in (0, 0, SHORT_NS, 0, 0, 0, 0):
+    for last_ns in (0, 0, SHORT_NS, *[0] * EVERY):
         meter.begin(last_ns)
         found.append(meter.end())
-    assert found == [7, None, 7, None, None, None, 7]
+    assert found == [7, None, 7, *[None] * (EVERY - 1), 7]
 
 
 def test_the_stopwatch_keeps_what_the_last_forward_took() -> None:

@@ -154,7 +154,7 @@ class NgramShadow:
                     if run == came and not is_over:
                         break  # How far it goes on is not known yet.
                     walks.settle(run, came, sequence.max_n - at - index - 1)
-            drafter.extend((token,))
+            drafter.append(token)
         else:
             index = len(coming)
         followed.at = at + index

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from stackscope.analysis.explainer import Explainer, Explanation, unhurried
 from stackscope.analysis.ledgers import UNPRICED
 from stackscope.analysis.live.events import label_of
 from stackscope.analysis.live.snapshot import PARTS, Event, Point
@@ -52,6 +53,7 @@ class SessionFigures:
     path: Path
     header: Header
     result: RunResult
+    explanation: Explanation
     start_ns: int
     """When the first step began; 0 without any."""
     end_ns: int
@@ -88,9 +90,12 @@ class _Gathering:
         self.series = Series(self.unknown)
         self.run = RunSummary(limits=limits)
         self.view = LiveView(limits)
+        self.explainer = Explainer(cpu_ns=unhurried)
         self.curves = {metric.tag: Cumulative() for metric in REQUEST_METRICS}
         self.measured_by = ""
         self.end_ns = 0
+        self.stepped_ns = 0
+        """When the last step ended."""
         self._standing = Standing(header)
         self._held: list[StepRecord] = []
 
@@ -98,12 +103,15 @@ class _Gathering:
         """Take the next record."""
         self.run.write(record)
         self.view.write(record)
+        self.explainer.write(record)
         self.end_ns = max(self.end_ns, time_ns(record) or 0)
         match record:
             case StepRecord():
                 if len(self._held) >= _MOST_HELD or (self._held and self._held[-1].epoch != record.epoch):
                     self.catch_up()
                 self._held.append(record)
+                self.stepped_ns = record.end_ns
+                self.explainer.follow(record.end_ns)
             case RequestRecord() if record.finish_reason in COMPLETED:
                 for metric in REQUEST_METRICS:
                     for value in metric.values(record):
@@ -158,6 +166,7 @@ def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
         path=reader.path,
         header=reader.header,
         result=found.run.result(),
+        explanation=found.explainer.final(found.stepped_ns),
         start_ns=found.series.start_ns or 0,
         end_ns=points[-1].at_ns if points else found.end_ns,
         bin_ns=found.series.width_ns,

@@ -27,6 +27,7 @@ from stackscope.report.page.tables import (
     notes,
     phases,
     ran,
+    verdict,
 )
 from stackscope.report.page.wording import percentile, quantity
 
@@ -131,6 +132,7 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: 
     yield element("h2", "Figures", id="figures")
     if len(sessions) == 1:
         yield _cards(sessions[0])
+        yield from _verdicts(sessions)
         beside = _table(ran(sessions)), *_phases(sessions)
         yield element("div", element("div", _table(headline(sessions))), element("div", *beside), class_="pair")
     else:
@@ -138,6 +140,7 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: 
         found = differences(sessions)
         if found is not None:
             yield element("h3", escaped(found.title)) + _table(found)
+        yield from _verdicts(sessions)
         yield element("h3", "What ran") + _table(ran(sessions))
     for group in drawn:
         yield element("h2", escaped(group.title), id=group.name)
@@ -150,6 +153,14 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: 
     terms = [element("dt", escaped(term)) + element("dd", escaped(meaning)) for term, meaning in legend()]
     yield element("h2", "Terms", id="terms")
     yield element("details", element("summary", "What the words mean"), element("div", element("dl", *terms)))
+
+
+def _verdicts(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+    for place, session in enumerate(sessions):
+        table = verdict(session)
+        if table is not None:
+            who = f", {LETTERS[place]}" if len(sessions) > 1 else ""
+            yield element("h3", escaped(table.title + who)) + _table(table)
 
 
 def _beside(name: str, sessions: Sequence[SessionFigures]) -> Iterator[str]:

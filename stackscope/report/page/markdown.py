@@ -20,6 +20,7 @@ from stackscope.report.page.tables import (
     notes,
     phases,
     ran,
+    verdict,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:
         yield _titled(different, 2)
     for place, session in enumerate(sessions):
         who = f", {LETTERS[place]}" if len(sessions) > 1 else ""
-        for table in (happened(session), configurations(session)):
+        for table in (verdict(session), happened(session), configurations(session)):
             if table is not None:
                 yield _titled(table, 2, suffix=who)
     yield _titled(latencies(sessions), 2)

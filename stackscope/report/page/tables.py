@@ -11,6 +11,7 @@ from stackscope.analysis.distribution import Spread
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
 from stackscope.analysis.metrics.catalogue import SECTIONS
 from stackscope.report.epochs import changes, named, spelled
+from stackscope.report.explained import told
 from stackscope.report.page.wording import UNKNOWN, dashed, percentile, quantity, worded
 from stackscope.report.text import ENDS, LATENCIES
 from stackscope.toggles import idle_settings
@@ -130,6 +131,12 @@ def headline(sessions: Sequence[SessionFigures]) -> Table:
         rows.append((name, *(_figure(value, which, metric.unit) for value in values)))
     note = "n is the number of values behind a percentile. A dash is not known, or not defined."
     return Table(title="Figures", head=("metric", *letters(sessions)), rows=tuple(rows), note=f"{note}{_starred(rows)}")
+
+
+def verdict(session: SessionFigures) -> Table | None:
+    """What limited a session, and what would have helped, as its summary says it. `None`: nothing is known."""
+    rows = tuple([(one.label, one.plain) for one in told(session.explanation)])
+    return Table(title="What limited it", head=("", ""), rows=rows, is_text=True) if rows else None
 
 
 def _figure(value: object, which: str, unit: str) -> str:
