@@ -50,7 +50,10 @@ def told(explanation: Explanation) -> list[Told]:
     best = explanation.ranking.recommended[:MOST_CHANGES]
     found += [Told("would help" if n == 0 else "", _change(one)) for n, one in enumerate(best)]
     if found and not best:
-        found.append(Told("would help", ["nothing that was predicted gains beyond doubt"]))
+        why = explanation.ranking.doubt
+        found.append(
+            Told("would help", ["nothing that was predicted gains beyond doubt" if why is None else f"not said: {why}"])
+        )
     found += [Told("but", [sentence]) for sentence in explanation.ranking.contradictions[:1]]
     return found
 
@@ -106,6 +109,7 @@ def document(explanation: Explanation) -> dict[str, object]:
         "changes": [] if ranking is None else [_predicted(one) for one in (*ranking.singles, *ranking.pairs)],
         "contradictions": [] if ranking is None else list(ranking.contradictions),
         "break_evens": [] if ranking is None else msgspec.to_builtins(ranking.break_evens),
+        "doubt": None if ranking is None else ranking.doubt,
         "not_predicted": explanation.why_no_ranking if ranking is None else None,
         "drafts": msgspec.to_builtins(explanation.drafts),
     }

@@ -113,6 +113,8 @@ def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
     is_long = len(legend) + 30 > room or not ranking.recommended
     head = _head("What each change would bring", note if is_long else legend)
     lines: list[Line] = [head]
+    if ranking.doubt is not None:
+        lines += wrapped(f"Nothing is recommended: {ranking.doubt}.", room)
     told = sorted([*ranking.recommended, *_others(ranking)][:MOST_CHANGES], key=_worth, reverse=True)
     if told:
         lines.append(_columns(room))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import platform
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+from textual._styles_cache import StylesCache
+from textual.color import Color
 
 from stackscope.tui.heap import EVERY_NS, Heap, trimmer
 
@@ -17,6 +21,21 @@ def test_it_is_trimmed_now_and_then() -> None:
     for now_ns[0] in (0, EVERY_NS - 1, EVERY_NS, EVERY_NS + 1, 2 * EVERY_NS - 1, 2 * EVERY_NS):
         heap.tend()
     assert trims == [EVERY_NS, 2 * EVERY_NS]
+
+
+def test_the_lines_of_widgets_that_are_gone_are_let_go() -> None:
+    lines = StylesCache()
+    lines.get_inner_outer(Color(1, 2, 3), Color(4, 5, 6))
+    gone = weakref.ref(lines)
+    del lines
+    gc.collect()
+    assert gone() is not None  # If this fails, Textual no longer needs our help.
+    now_ns = [0]
+    heap = Heap(trim=lambda: None, clock=lambda: now_ns[0])
+    now_ns[0] = EVERY_NS
+    heap.tend()
+    gc.collect()
+    assert gone() is None
 
 
 def resident_pages() -> int:

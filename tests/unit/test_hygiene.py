@@ -27,7 +27,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "zstandard": ("session/", "workload/"),
     "typer": ("cli.py", "verbs/"),
     "rich": ("commands/", "report/", "tui/"),
-    "ctypes": ("engine/", "hardware/nvml.py", "hardware/host_perf.py", "model/native"),
+    "ctypes": ("tui/heap.py", "engine/", "hardware/nvml.py", "hardware/host_perf.py", "model/native"),
     "socket": (),
     "urllib": ("model/download.py", "model/hub_files.py"),
     "http": ("model/download.py",),

@@ -37,8 +37,8 @@ HOLD_NS: Final = 2_000_000_000
 SHORT_HOLD_NS: Final = 1_000_000_000
 """The same where it has left the name that stands far behind."""
 LONG_HOLD_NS: Final = 5_000_000_000
-"""How long a name may stand by nothing but its having stood: as long as what the evidence is of. Hysteresis is against
-flicker, and what has been otherwise for so long does not flicker."""
+"""How long a name may stand by nothing but its having stood, or while now this and now that would be named instead:
+as long as what the evidence is of. Hysteresis is against flicker, and what has been otherwise for so long is none."""
 JUMP_NS: Final = 6_000_000_000
 """Between two looks, from which on what was named before says nothing of what holds now."""
 FAR: Final = 3.0
@@ -206,6 +206,16 @@ def _co_limited(first: Finding, second: Finding) -> Choice:
     return Choice("co-limited", share, both, (first, second), both.claim, False)
 
 
+def _as_now(shown: Choice, judged: Judged) -> Choice:
+    """What stands, with the figures of now: those of the rejected beside it are of the same seconds."""
+    found = {finding.cause: finding for finding in judged.findings if finding.claim and finding.share is not None}
+    if shown.together:
+        first, second = (found.get(finding.cause) for finding in shown.together)
+        return shown if first is None or second is None else _co_limited(first, second)
+    finding = None if shown.name is None else found.get(shown.name)
+    return shown if finding is None else _named(finding)
+
+
 class Namer:
     """Follows the evidence. What is named changes only after another choice has stood for two seconds."""
 
@@ -216,6 +226,8 @@ class Namer:
         self._candidate: Cause | None = None
         self._candidate_since_ns: int | None = None
         self._updated_ns: int | None = None
+        self._agreed_ns: int | None = None
+        """When the evidence last had for a name what is shown."""
         self._began_ns: int | None = None
         """When the first step began. `None`: not known."""
         self._unaided: Cause | None = None
@@ -230,7 +242,7 @@ class Namer:
         """Take the evidence of the last seconds, at times that do not go back."""
         judged = judge(evidence)
         choice = self._choose(evidence, judged)
-        change = self._follow(evidence.at_ns, choice)
+        change = self._follow(evidence.at_ns, choice, judged)
         return self._naming(evidence, judged, change)
 
     def _choose(self, evidence: Evidence, judged: Judged) -> Choice:
@@ -242,12 +254,12 @@ class Namer:
             return unaided
         return choose(evidence, judged, self._shown.name)
 
-    def _follow(self, at_ns: int, choice: Choice) -> NameChange | None:
+    def _follow(self, at_ns: int, choice: Choice, judged: Judged) -> NameChange | None:
         """Decide what is shown from now on; the change, if the name did."""
         shown = self._shown
         updated_ns, self._updated_ns = self._updated_ns, at_ns
         if choice.name == shown.name:
-            self._shown, self._candidate_since_ns = choice, None
+            self._shown, self._candidate_since_ns, self._agreed_ns = choice, None, at_ns
             return None
         if self._is_unseen(at_ns, updated_ns):
             # Nobody looked in between, as when a recording is sought through: there is no name that could flicker.
@@ -259,9 +271,10 @@ class Namer:
         if self._candidate_since_ns is None or choice.name != self._candidate:
             self._candidate, self._candidate_since_ns = choice.name, at_ns
         is_far = choice.share is not None and shown.share is not None and choice.share >= FAR * shown.share
-        if at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS):
-            if shown.name is None:
-                self._shown = _nothing("two seconds of steps are needed")
+        stood_ns = 0 if self._agreed_ns is None else at_ns - self._agreed_ns
+        is_held = at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS) and stood_ns < LONG_HOLD_NS
+        if is_held:
+            self._shown = _nothing("two seconds of steps are needed") if shown.name is None else _as_now(shown, judged)
             return None
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
@@ -276,7 +289,7 @@ class Namer:
         before = self._shown.name
         if before is not None:
             self._previous = before
-        self._shown, self._since_ns = choice, since_ns
+        self._shown, self._since_ns, self._agreed_ns = choice, since_ns, at_ns
         return NameChange(at_ns=at_ns, before=before, after=choice.name, sentence=choice.sentence)
 
     def _naming(self, evidence: Evidence, judged: Judged, change: NameChange | None) -> Naming:

@@ -15,6 +15,7 @@ from stackscope.records import Estimate, Prediction
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stackscope.analysis.whatif.contracts import StepTimes
     from stackscope.analysis.whatif.predict import Predictor
 
 
@@ -24,6 +25,9 @@ WORTH_SAYING: Final = 0.03
 """An interaction smaller than this (of ln) is not told."""
 LEAST_GAIN: Final = 1.01
 """Less is not recommended, however sure it is: it is no more than what the engine's speed drifts by."""
+MOST_STRAY: Final = 0.4
+"""Standard deviation (of ln) of single steps around the model above which no change is recommended: what they have in
+common with other settings is then a small part of what decides about them."""
 MOST_PAIRS: Final = 3
 """Recommended beside single changes."""
 MOST_CONTRADICTIONS: Final = 4
@@ -39,11 +43,14 @@ class Ranked(msgspec.Struct, frozen=True):
     `None`: not predicted."""
     label: str
     """The change in a few words."""
+    is_doubtful: bool = False
+    """What it was predicted from is not to be trusted that far: see `Ranking.doubt`."""
 
     @property
     def is_recommended(self) -> bool:
         """It gains something worth the name, and its interval can tell that from nothing."""
-        return self.gain is not None and self.gain.low > 1.0 and self.gain.value >= LEAST_GAIN
+        is_sure = self.gain is not None and self.gain.low > 1.0 and self.gain.value >= LEAST_GAIN
+        return is_sure and not self.is_doubtful
 
 
 class Ranking(msgspec.Struct, frozen=True):
@@ -55,6 +62,9 @@ class Ranking(msgspec.Struct, frozen=True):
     contradictions: tuple[str, ...] = ()
     """Sentences on changes that help alone and not together, or only up to some batch."""
     break_evens: tuple[BreakEven, ...] = ()
+    doubt: str | None = None
+    """Why nothing is recommended whatever it is predicted to gain, without a full stop. `None`: nothing speaks against
+    it."""
 
     @property
     def recommended(self) -> tuple[Ranked, ...]:
@@ -73,11 +83,24 @@ def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) 
     `found`: break-evens of this or a recent working point (`breakevens.all_of`, which takes as long as this).
     """
     point = predictor.point
+    doubt = None if point.times is None else doubt_of(point.times)
+    if doubt is not None:
+        told = [_ranked(predictor, one, at_ns, is_doubtful=True) for one in singles(point)]
+        return Ranking(tuple(sorted(told, key=_by_gain)), (), (), tuple(found), doubt)
     alone = sorted([_ranked(predictor, one, at_ns) for one in singles(point)], key=_by_gain)
     best = [one for one in best_of_families(alone) if one.gain is not None and one.gain.value > 1.0][:MOST_COMBINED]
     combined = [_ranked(predictor, one, at_ns) for one in pairs([one.candidate for one in best])]
     together = tuple(sorted(combined, key=_by_gain))
     return Ranking(tuple(alone), together, contradictions(predictor, best, together, found), tuple(found))
+
+
+def doubt_of(times: StepTimes) -> str | None:
+    """Why times like these recommend nothing. `None`: they may."""
+    if "starvation" in times.unknown:
+        return "the engine's threads do not get their cores: free them first, what else would help cannot be told"
+    if times.residual > MOST_STRAY:
+        return f"single steps stray by {units.percent(times.residual)} from what is known of them"
+    return None
 
 
 def best_of_families(ranked: Sequence[Ranked]) -> list[Ranked]:
@@ -142,11 +165,10 @@ def _interaction(best: Sequence[Ranked], pair: Ranked) -> str | None:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _ranked(predictor: Predictor, candidate: Candidate, at_ns: int) -> Ranked:
+def _ranked(predictor: Predictor, candidate: Candidate, at_ns: int, *, is_doubtful: bool = False) -> Ranked:
     prediction = predictor.predict(candidate.changes, at_ns)
-    return Ranked(
-        candidate, prediction, _gain(predictor, prediction), wording.label(predictor.point, candidate.changes)
-    )
+    gain, label = _gain(predictor, prediction), wording.label(predictor.point, candidate.changes)
+    return Ranked(candidate, prediction, gain, label, is_doubtful)
 
 
 def _gain(predictor: Predictor, prediction: Prediction) -> Estimate | None:

@@ -136,6 +136,8 @@ def _next_unknown(context: Context, room: int) -> Line:
     if snapshot.explanation.ranking is None:
         why = snapshot.explanation.why_no_ranking
         text = f"- {why[:1].lower()}{why[1:]}"
+    elif (doubt := snapshot.explanation.ranking.doubt) is not None:
+        text = f"- {doubt}"
     else:
         text = "nothing is predicted to gain beyond doubt"
     told = shortened(said(printable(text)), room - 5, context.look.ellipsis)
