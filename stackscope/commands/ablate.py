@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -113,6 +114,8 @@ def plan_of(given: Mapping[str, object], asked: AblateOptions, *, config: Path |
         defaults=DEFAULTS,
     )
     blocks = blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick)
+    for remark in options.remarks:
+        print(f"stackscope: {remark}", file=sys.stderr)
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     service = options.limits.service

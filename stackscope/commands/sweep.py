@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -107,6 +108,8 @@ def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | 
         raise UsageError(f"A search with {asked.search} runs finds nothing.", remedy=f"Give at least {LEAST_BUDGET}.")
     if asked.search is not None and asked.blocks is not None:
         raise UsageError("A search decides by itself how often to run what.", remedy="Leave out --blocks.")
+    for remark in options.remarks:
+        print(f"stackscope: {remark}", file=sys.stderr)
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     base = maker.with_target(options.engine)

@@ -112,6 +112,7 @@ class Aside:
 
     def take(self, epoch: int) -> tuple[AnyRecord, ...]:
         """What was not told yet, now that the session ends."""
+        self._look_up_admitted(epoch)
         if self.shadows is not None:
             self._records += self.shadows.take(epoch)
         return self._take()

@@ -6,7 +6,7 @@ more than a numpy sum over their tokens would, and a prompt that nobody knows is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,23 +14,15 @@ if TYPE_CHECKING:
 START: Final = 0
 """Of the empty prefix."""
 
+Trail: TypeAlias = list[int]
+"""The hashes of a sequence's blocks, as far as it was hashed."""
+
 
 def chain(key: bytes, block_bytes: int, value: int = START) -> Iterator[int]:
     """The hash of each prefix that ends with a whole block of `key`; `value` is that of what comes before `key`."""
     for at in range(0, len(key) - block_bytes + 1, block_bytes):
         value = hash((value, key[at : at + block_bytes]))
         yield value
-
-
-class Trail:
-    """How far along its blocks a sequence was hashed."""
-
-    __slots__ = ("n_blocks", "value")
-
-    def __init__(self) -> None:
-        self.n_blocks = 0
-        self.value = START
-        """Of the prefix of so many blocks."""
 
 
 class Remembered:

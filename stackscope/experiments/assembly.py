@@ -59,9 +59,10 @@ def assemble(findings: Findings, occasion: Occasion) -> Ceilings:
     depth = cost_of_depth(findings, ledger)
     if depth.why_not is not None:
         unknown.setdefault("context", depth.why_not)
-    fixed_ns = fixed(forwards(findings, "forward", estimate=samples.best_duration), kinds, findings.model)
-    if fixed_ns is None:
-        unknown["fixed cost"] = "a forward of one row takes no longer than its matrices alone do"
+    left = fixed(forwards(findings, "forward", estimate=samples.best_duration), kinds, findings.model)
+    fixed_ns = None if isinstance(left, str) else left
+    if isinstance(left, str):
+        unknown["fixed cost"] = left
     return Ceilings(
         conditions=config,
         measured=occasion.measured,
@@ -227,22 +228,21 @@ def cost_of_depth(findings: Findings, ledger: Ledger) -> Depth:
     return Depth(per_token, msgspec.structs.replace(per_byte, value=1e9 / per_byte.value))
 
 
-def fixed(times: Sequence[ForwardTime], kinds: Sequence[TypeRate], model: ModelSummary) -> float | None:
-    """Time of a forward of one row that its matrices, at their own rates, leave over, in nanoseconds.
-
-    `None`: a rate is not known, or nothing is left.
+def fixed(times: Sequence[ForwardTime], kinds: Sequence[TypeRate], model: ModelSummary) -> float | str:
+    """Time of a forward of one row that its matrices, at their own rates, leave over, in nanoseconds; or why nothing is
+    known of it.
     """
     one = next((time for time in times if time.rows == 1), None)
     rates = {kind.type: kind.vector_bytes_per_s for kind in kinds}
     if one is None:
-        return None
+        return "no forward of one row was timed"
     left = one.ns.value
     for type_name, n_bytes in matrix_bytes(model).items():
         rate = rates.get(type_name)
         if rate is None:
-            return None
+            return f"how fast {type_name} matrices are multiplied by one row is not known"
         left -= 1e9 * n_bytes / rate.value
-    return left if left > 0 else None
+    return left if left > 0 else "a forward of one row takes no longer than its matrices alone do"
 
 
 def matrix_bytes(model: ModelSummary) -> dict[str, float]:

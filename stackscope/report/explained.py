@@ -14,7 +14,7 @@ from stackscope.report.layout import SEPARATOR, row
 
 if TYPE_CHECKING:
     from stackscope.analysis.explainer import Explanation
-    from stackscope.analysis.whatif.ranking import Ranked
+    from stackscope.analysis.whatif.ranking import Ranked, Ranking
     from stackscope.records import Estimate
 
 MOST_CHANGES: Final = 3
@@ -50,12 +50,17 @@ def told(explanation: Explanation) -> list[Told]:
     best = explanation.ranking.recommended[:MOST_CHANGES]
     found += [Told("would help" if n == 0 else "", _change(one)) for n, one in enumerate(best)]
     if found and not best:
-        why = explanation.ranking.doubt
-        found.append(
-            Told("would help", ["nothing that was predicted gains beyond doubt" if why is None else f"not said: {why}"])
-        )
+        found.append(Told("would help", [_nothing_helps(explanation.ranking)]))
     found += [Told("but", [sentence]) for sentence in explanation.ranking.contradictions[:1]]
     return found
+
+
+def _nothing_helps(ranking: Ranking) -> str:
+    if ranking.doubt is not None:
+        return f"not said: {ranking.doubt}"
+    if all(one.gain is None for one in ranking.singles):
+        return "nothing could be predicted"
+    return "nothing that was predicted gains beyond doubt"
 
 
 def _limits(explanation: Explanation) -> list[Told]:

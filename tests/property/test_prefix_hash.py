@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackscope.engine.prefix_hash import Remembered, Trail, chain
+from stackscope.engine.shadows import prefixes
 from stackscope.engine.shadows.prefixes import Endless
+
+if TYPE_CHECKING:
+    import pytest
 
 BLOCK = 4
 _tokens = st.lists(st.integers(0, 1), min_size=0, max_size=30)
@@ -30,7 +36,8 @@ def test_a_prompt_finds_the_longest_prefix_that_was_offered(prompts: list[tuple[
     endless = Endless(BLOCK)
     offered: set[tuple[int, ...]] = set()
     for prompt, first in prompts:
-        tokens, trail = np.array(prompt, np.int32), Trail()
+        tokens = np.array(prompt, np.int32)
+        trail: Trail = []
         n_blocks = len(prompt) // BLOCK
         expected = next(n for n in range(n_blocks, -1, -1) if n == 0 or tuple(prompt[: n * BLOCK]) in offered)
         assert endless.look_up(tokens, trail) == expected * BLOCK
@@ -51,3 +58,16 @@ def test_what_was_met_lately_is_kept() -> None:
     assert 3 * most not in remembered
     assert not remembered.renew(3 * most)
     assert all(value in remembered for value in range(10 * most - most // 2, 10 * most))
+
+
+def test_a_prefix_in_use_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefixes, "MOST_BLOCKS", 20)
+    endless = Endless(1)
+    prompt = np.arange(6, dtype=np.int32)
+    trail: Trail = []
+    endless.look_up(prompt, trail)
+    endless.offer(prompt, trail)
+    for other in range(100, 180, 5):
+        endless.offer(np.arange(other, other + 5, dtype=np.int32), [])
+        endless.offer(prompt, trail)
+    assert endless.look_up(prompt, []) == 6

@@ -98,3 +98,11 @@ def test_the_admitted_are_shown_under_the_settings_of_their_admission() -> None:
     admit(loop, 4)
     loop.aside.release(9)
     assert [(look["epoch"], len(look["admitted"])) for look in loop.onlooker.looks[2:]] == [(9, 1)]
+
+
+def test_the_admitted_are_shown_at_the_end_of_the_session() -> None:
+    loop = Loop()
+    loop.step(0)
+    admit(loop, 3)
+    assert len(loop.aside.take(2)) == 1
+    assert [(look["epoch"], len(look["admitted"])) for look in loop.onlooker.looks[1:]] == [(2, 1)]

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.explainer import Explainer, Explanation
 from stackscope.analysis.live.explained import LEAST_PRICE
 from stackscope.analysis.whatif.candidates import Candidate
@@ -135,3 +136,20 @@ def test_a_stall_is_told_at_the_end_however_long_ago_it_was() -> None:
     assert [round(stall.duration_ns / S) for stall in explanation.stalls] == [12]
     assert "stalled       a step stalled: it took 12.0 s where" in text(explanation)
     assert explained.document(explanation)["stalls"][0]["duration_ns"] > 11 * S  # type: ignore[index]
+
+
+def test_where_nothing_is_recommended_it_is_said_why() -> None:
+    gain = Estimate(1.1, 1.03, 1.15)
+    prediction = Prediction(at_ns=0, changes={"slots": (4, 8)}, tokens=gain, reason="Because.")
+    candidate = Candidate("slots", {"slots": 8})
+    naming = Naming(shares=(("idle", 1.0),), sentence="nothing limits")
+
+    def told(ranking: Ranking) -> str:
+        return " ".join(text(Explanation(ranking=ranking, naming=naming)).split())
+
+    doubtful = Ranking((Ranked(candidate, prediction, gain, "8 slots", True),), (), doubt="steps stray")
+    assert "would help not said: steps stray" in told(doubtful)
+    open_ = Ranking((Ranked(candidate, prediction, None, "8 slots"),), ())
+    assert "would help nothing could be predicted" in told(open_)
+    small = Ranking((Ranked(candidate, prediction, Estimate(1.1, 0.9, 1.2), "8 slots"),), ())
+    assert "would help nothing that was predicted gains beyond doubt" in told(small)

@@ -12,12 +12,12 @@ from stackscope.analysis.timing.terms import Terms
 from stackscope.analysis.whatif import breakevens
 from stackscope.analysis.whatif.candidates import MOST_PAIRS, Candidate, pairs, singles
 from stackscope.analysis.whatif.predict import Predictor
-from stackscope.analysis.whatif.ranking import LEAST_GAIN, Ranking, rank
+from stackscope.analysis.whatif.ranking import LEAST_GAIN, MOST_STRAY, Ranking, rank
 from stackscope.analysis.whatif.wording import label
 from stackscope.engine.allowances import Allowances
 from stackscope.records import Estimate
 from tests.unit.whatif_engine import LotCurve, Traffic, recorded
-from tests.unit.whatif_machine import CONFIG, FOUR_BITS, Machine, stated_point
+from tests.unit.whatif_machine import CONFIG, FOUR_BITS, Machine, Times, stated_point
 
 if TYPE_CHECKING:
     from stackscope.analysis.ledgers import Pricing
@@ -170,3 +170,28 @@ def test_ranking_everything_is_quick() -> None:
 )
 def test_labels(changes: dict[str, str | int | bool | None], words: str) -> None:
     assert label(stated_point(lambda *_: Terms(weights=1e6)), changes) == words
+
+
+@pytest.mark.parametrize(
+    ("unknown", "residual", "doubt"),
+    [
+        ({}, MOST_STRAY - 0.01, None),
+        ({"head": "cannot be told apart"}, 0.0, None),
+        ({"starvation": "the engine's threads had 40% of their cores at most"}, 0.0, "do not get their cores"),
+        ({}, MOST_STRAY + 0.01, "single steps stray by 41.0 %"),
+    ],
+)
+def test_nothing_is_recommended_from_times_that_cannot_carry_it(
+    unknown: dict[str, str], residual: float, doubt: str | None
+) -> None:
+    point = recorded(Machine(row_ns=0.4e6), WIDE, Traffic(concurrency=4))
+    times = Times(Machine(row_ns=0.4e6), point.config, point.pricing, residual)
+    times.unknown = unknown
+    found = rank(Predictor(msgspec.structs.replace(point, times=times, rules=Allowances(cores=2))))
+    assert any(one.gain is not None for one in found.singles)
+    if doubt is None:
+        assert found.doubt is None
+        return
+    assert doubt in str(found.doubt)
+    assert (found.recommended, found.pairs, found.contradictions) == ((), (), ())
+    assert not any(one.is_recommended for one in found.singles)

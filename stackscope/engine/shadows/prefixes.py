@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackscope.engine.prefix_cache import PrefixCache
-from stackscope.engine.prefix_hash import Remembered, Trail, chain
+from stackscope.engine.prefix_hash import START, Remembered, Trail, chain
 from stackscope.engine.prefix_tree import TOKEN_BYTES
 from stackscope.engine.residents import EVICTED_SHARE
 
@@ -52,22 +52,18 @@ class Endless:
         self._known = Remembered(MOST_BLOCKS)
 
     def look_up(self, tokens: NDArray[np.int32], trail: Trail) -> int:
-        """Length of the longest prefix, in whole blocks, that was offered before. `trail`, a new one, is led there."""
+        """Length of the longest prefix, in whole blocks, that was offered before. `trail`, empty yet, is led there."""
         for value in chain(tokens.tobytes(), self._block_bytes):
             if not self._known.renew(value):
                 break
-            trail.value = value
-            trail.n_blocks += 1
-        return trail.n_blocks * self._block_tokens
+            trail.append(value)
+        return len(trail) * self._block_tokens
 
     def offer(self, tokens: NDArray[np.int32], trail: Trail) -> None:
         """Remember the whole blocks of these tokens, which begin with those of the trail."""
-        rest = tokens[trail.n_blocks * self._block_tokens :].tobytes()
-        values = list(chain(rest, self._block_bytes, trail.value))
-        if values:
-            self._known.update(values)
-            trail.n_blocks += len(values)
-            trail.value = values[-1]
+        rest = tokens[len(trail) * self._block_tokens :].tobytes()
+        trail += chain(rest, self._block_bytes, trail[-1] if trail else START)
+        self._known.update(trail)
 
 
 class Held(NamedTuple):
@@ -130,8 +126,10 @@ class PrefixShadow:
         before = self._clock()
         for admission in admitted:
             for sequence, held in list(self._held.items()):
-                if held.slot == admission.slot or sequence is admission.sequence:
-                    self._let_go(sequence)  # It ended, or was put back, between two steps.
+                if sequence is admission.sequence:
+                    self._let_go(sequence, is_over=False)  # It was put back, whatever became of it since.
+                elif held.slot == admission.slot:
+                    self._let_go(sequence, is_over=sequence.is_over)
             if self._purse.is_open:
                 self._admit(admission)
         for sequence in prefilled:
@@ -139,7 +137,7 @@ class PrefixShadow:
                 self._offer(sequence, running)
         for sequence, held in list(self._held.items()):
             if sequence.slot != held.slot:
-                self._let_go(sequence)
+                self._let_go(sequence, is_over=sequence.is_over)
         took = self._clock() - before
         self.cpu_ns += took
         self._purse.spend(took)
@@ -155,7 +153,7 @@ class PrefixShadow:
     def _admit(self, admission: Admission) -> None:
         sequence, slot, n, prefilled = admission
         limit = n - 1  # The last token is always computed: its logits are needed.
-        trail = Trail()
+        trail: Trail = []
         if self._endless is not None:
             found = self._endless.look_up(sequence.tokens[:limit], trail)
         else:
@@ -183,9 +181,9 @@ class PrefixShadow:
             if over > 0:
                 cache.evict(max(over, self._size.n_ctx // EVICTED_SHARE))
 
-    def _let_go(self, sequence: Sequence) -> None:
+    def _let_go(self, sequence: Sequence, *, is_over: bool) -> None:
         """A request has left its slot: one that has ended leaves what it held to the cache."""
-        if sequence.is_over:
+        if is_over:
             self._offer(sequence, ())
         held = self._held.pop(sequence)
         if self._cache is not None:
