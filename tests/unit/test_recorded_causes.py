@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.validate.score_naming import named
 from record_causes import MOST_BYTES, NOT_SHIPPED, chosen, file_name
-from stackscope.records import Mark
+from stackscope.analysis.explainer import Explainer, unhurried
+from stackscope.records import Mark, StepRecord
 from stackscope.session.reader import SessionReader
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ FOLDER: Final = Path(__file__).parents[2] / "profiles" / "causes"
 EVERY: Final[dict[str, Cause | None]] = {name: cause for name, (_, cause) in chosen().items()}
 WANTED: Final = {name: cause for name, cause in EVERY.items() if name not in NOT_SHIPPED}
 
-needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason="scripts/record_causes.py has not been run")
+needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason="there are no recordings beside these tests")
 
 
 def test_a_cause_has_a_file_and_a_healthy_engine_has_one_too() -> None:
@@ -42,6 +43,19 @@ def test_each_names_its_cause(name: str) -> None:
     records = list(SessionReader(path))
     assert named(records).name == WANTED[name]
     assert path.stat().st_size < MOST_BYTES
+
+
+@needs_recordings
+@pytest.mark.parametrize("name", WANTED)
+def test_each_says_its_cause_first_in_its_summary(name: str) -> None:
+    explainer, last_ns = Explainer(cpu_ns=unhurried), 0
+    for record in SessionReader(FOLDER / f"{name}.jsonl.zst"):
+        explainer.write(record)
+        if isinstance(record, StepRecord):
+            last_ns = record.end_ns
+            explainer.follow(last_ns)
+    stood = [one.naming.name for one in explainer.final(last_ns).stood]
+    assert stood[:1] == ([] if WANTED[name] is None else [WANTED[name]])
 
 
 @needs_recordings
