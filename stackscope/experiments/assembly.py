@@ -258,7 +258,7 @@ def matrix_bytes(model: ModelSummary) -> dict[str, float]:
 
 
 def compute(times: Iterable[ForwardTime], ledger: Ledger) -> Ceiling | None:
-    """Most FLOP/s that forwards reached, at any number of rows."""
+    """Most FLOP/s that forwards reached, at any number of rows; those whose samples do not agree are left out."""
     return _best(times, lambda time: priced(time, ledger).flops.total)
 
 
@@ -285,7 +285,9 @@ def _shape(time: ForwardTime) -> DraftForward:
 
 def _best(times: Iterable[ForwardTime], amount: Callable[[ForwardTime], float]) -> Ceiling | None:
     found = [
-        Ceiling(value=1e9 * amount(t) / t.ns.value, kind="forward", rows=t.rows, spread=t.ns.spread) for t in times
+        Ceiling(value=1e9 * amount(t) / t.ns.value, kind="forward", rows=t.rows, spread=t.ns.spread)
+        for t in times
+        if samples.why_worthless(t.ns) is None
     ]
     return max(found, key=lambda ceiling: ceiling.value, default=None)
 

@@ -138,7 +138,7 @@ def _types(ceilings: Ceilings) -> list[Text]:
     if not ceilings.types:
         return []
     many = max(kind.matrix_rows for kind in ceilings.types)
-    header = ("matrices", "1 row", "", "spread", f"{many} rows", "spread")
+    header = ("matrices", "1 row", "", "spread", f"{many} rows" if many else "many rows", "spread")
     rows = []
     for kind in ceilings.types:
         vector, matrix = kind.vector_flops_per_s, kind.matrix_flops_per_s

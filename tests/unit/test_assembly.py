@@ -233,3 +233,13 @@ def test_a_gpus_memory_is_not_the_processors_cache() -> None:
     assert (found.cache_bytes, found.fits_cache) == (None, None)
     found = assembly.assemble(findings(draft=MODEL), occasion(cache_bytes=1 << 20))
     assert (found.fits_cache, found.draft_fits_cache) == (False, False)
+
+
+def test_a_forward_that_does_not_agree_with_itself_is_no_ceiling() -> None:
+    steady = ForwardTime(rows=4, sequences=1, outputs=4, ns=Measured(value=1e6, spread=0.02, n=5))
+    wild = ForwardTime(rows=8, sequences=1, outputs=8, ns=Measured(value=1e4, spread=0.75, n=3))
+    ledger = Ledger(MODEL)
+    found = assembly.compute([steady, wild], ledger)
+    assert found is not None
+    assert found.rows == 4
+    assert assembly.compute([wild], ledger) is None
