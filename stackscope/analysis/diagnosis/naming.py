@@ -213,7 +213,10 @@ def _as_now(shown: Choice, judged: Judged) -> Choice:
         first, second = (found.get(finding.cause) for finding in shown.together)
         return shown if first is None or second is None else _co_limited(first, second)
     finding = None if shown.name is None else found.get(shown.name)
-    return shown if finding is None else _named(finding)
+    if finding is None:
+        return shown
+    # What spoke for it may be gone by now: what it was named for stays what it was.
+    return _named(finding) if finding.is_confirmed else shown._replace(share=finding.share, sentence=finding.claim)
 
 
 class Namer:
