@@ -44,15 +44,13 @@ class NgramDrafter:
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append committed tokens to the history."""
-        history = self._tokens
-        start = len(history)
-        history.extend(tokens)
-        if len(tokens) >= _BULK:
-            self._index(start)
+        if len(tokens) < _BULK:
+            for token in tokens:
+                self.append(token)
             return
-        for n, follow in self._follow:
-            for position in range(max(start, n), len(history)):
-                follow[hash(tuple(history[position - n : position]))] = position
+        start = len(self._tokens)
+        self._tokens.extend(tokens)
+        self._index(start)
 
     def append(self, token: int) -> None:
         """Append one committed token to the history."""

@@ -34,8 +34,9 @@ class Remembered:
         self._newer: set[int] = set()
         self._older: set[int] = set()
 
-    def __len__(self) -> int:
-        return len(self._newer) + len(self._older - self._newer)
+    @property
+    def is_empty(self) -> bool:
+        return not self._newer and not self._older
 
     def __contains__(self, value: int) -> bool:
         return value in self._newer or value in self._older

@@ -79,6 +79,8 @@ class EvictionMemory:
         for whole, start in self._waiting:
             if len(key) > start and whole.startswith(key):
                 return True
+        if self._hashes.is_empty:
+            return False
         value = START
         for value in chain(key, self._block_bytes):  # noqa: B007 - the last one is wanted.
             pass

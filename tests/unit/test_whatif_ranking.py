@@ -177,7 +177,8 @@ def test_labels(changes: dict[str, str | int | bool | None], words: str) -> None
     [
         ({}, MOST_STRAY - 0.01, None),
         ({"head": "cannot be told apart"}, 0.0, None),
-        ({"starvation": "the engine's threads had 40% of their cores at most"}, 0.0, "do not get their cores"),
+        ({"starvation": "the engine's threads had 85% of their cores at most"}, 0.1, None),
+        ({"starvation": "the engine's threads had 40% of their cores at most"}, 0.5, "do not get their cores"),
         ({}, MOST_STRAY + 0.01, "single steps stray by 41.0 %"),
     ],
 )

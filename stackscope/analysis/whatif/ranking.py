@@ -96,11 +96,12 @@ def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) 
 
 def doubt_of(times: StepTimes) -> str | None:
     """Why times like these recommend nothing. `None`: they may."""
+    if times.residual <= MOST_STRAY:
+        return None
+    # By itself it is no doubt: threads that wait for each other sleep too, on calm machines with many of them.
     if "starvation" in times.unknown:
         return "the engine's threads do not get their cores: free them first, what else would help cannot be told"
-    if times.residual > MOST_STRAY:
-        return f"single steps stray by {units.percent(times.residual)} from what is known of them"
-    return None
+    return f"single steps stray by {units.percent(times.residual)} from what is known of them"
 
 
 def best_of_families(ranked: Sequence[Ranked]) -> list[Ranked]:
