@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.records import Estimate
     from stackscope.toggles import Setting
     from stackscope.tui.look import Look
 
@@ -104,3 +105,15 @@ def was_busy(snapshot: Snapshot) -> bool:
 def no_ceiling(snapshot: Snapshot, room: int) -> str:
     """Why there is no ceiling, in as many words as there is room for."""
     return next((text for text in _BUSY if cells(text) <= room), _BUSY[-1]) if was_busy(snapshot) else "not measured"
+
+
+def break_even_tokens(snapshot: Snapshot) -> Estimate | None:
+    """A below which drafts lose here, as predicted: how long a step with drafts takes, in steps without.
+
+    Of the drafts in force, or of those that would be best. `None`: not known.
+    """
+    explanation = snapshot.explanation
+    if explanation is None or explanation.ranking is None:
+        return None
+    found = (one.value for one in explanation.ranking.break_evens if one.kind == "tokens per round")
+    return next(found, None)

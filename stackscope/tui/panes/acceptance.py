@@ -10,11 +10,10 @@ from stackscope.tui.compose import Rows, figure, flow, quantity, sentence, wrapp
 from stackscope.tui.lines import Line, Span, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import add_chart
-from stackscope.tui.wording import awaited, has_begun
+from stackscope.tui.wording import awaited, break_even_tokens, has_begun
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot, Window
-    from stackscope.records import Estimate
 
 
 class AcceptancePane(Pane):
@@ -125,7 +124,7 @@ def _wasted(window: Window, room: int) -> Line:
 
 def _break_even(snapshot: Snapshot, room: int) -> Line:
     """A below which drafts lose here, as it is predicted; of the drafts in force, or of those that would be best."""
-    known = _predicted_break_even(snapshot)
+    known = break_even_tokens(snapshot)
     if known is not None:
         low, high = units.number(known.low), units.number(known.high)
         shown = (
@@ -138,11 +137,3 @@ def _break_even(snapshot: Snapshot, room: int) -> Line:
     reasons = ("cost of steps without drafts not known", "plain steps not known", "not known yet")
     reason = sentence(reasons, room - width(head) - 2)
     return (*head, Span("  "), *reason) if reason else head
-
-
-def _predicted_break_even(snapshot: Snapshot) -> Estimate | None:
-    explanation = snapshot.explanation
-    if explanation is None or explanation.ranking is None:
-        return None
-    found = (one.value for one in explanation.ranking.break_evens if one.kind == "tokens per round")
-    return next(found, None)

@@ -11,7 +11,7 @@ from stackscope.tui.lines import Line, Span, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.series import framed_area
 from stackscope.tui.timeline import known
-from stackscope.tui.wording import awaited, has_begun, no_ceiling
+from stackscope.tui.wording import awaited, break_even_tokens, has_begun, no_ceiling
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _ROOMY = 50
 """Columns from which the scale has its unit."""
+_SPARE, _SPENT = 0.5, 0.2
+"""Shares of compute: with more idle there is room for drafts, with less there is hardly any."""
+_DEAR = 1.4
+"""Steps' worth that a round of drafts takes, from which idle compute is no room for them: few rows do not reach it."""
 
 
 class IdleComputePane(Pane):
@@ -34,7 +38,9 @@ class IdleComputePane(Pane):
         formula="idle = 1 − (FLOPs by the ledger ÷ wall time) ÷ measured FLOP/s. In forwards: Σ FLOPs of the target ÷ "
         "Σ decode phase.",
         moves="Drafts and slots raise the rows of a forward and with them what is used; when little is left, each "
-        "further row costs its full time and speculation begins to lose.",
+        "further row costs its full time and speculation begins to lose. That can come earlier: the ceiling is of many "
+        "rows, and kernels do not reach it with few. Where a round of drafts is predicted to take much longer than a "
+        "plain step, the headline says so, whatever stands idle.",
     )
 
     def drawn(self, context: Context) -> Drawn:
@@ -73,10 +79,19 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
     idle = idle_share(snapshot)
     if idle is not None:
         share = quantity(units.percent(idle), "headline")
-        hint = " idle: room to speculate" if idle >= 0.5 else " idle: little left to spend" if idle < 0.2 else " idle"
-        return ((*share, Span(hint, "label")), (*share, Span(" idle", "label")), share)
+        return ((*share, Span(f" idle{_hint(snapshot, idle)}", "label")), (*share, Span(" idle", "label")), share)
     rate = snapshot.now.flops_per_s
     return () if rate is None else (quantity(units.flop_rate(rate), "headline"),)
+
+
+def _hint(snapshot: Snapshot, idle: float) -> str:
+    """What the idle share is good for. Only where drafts are cheap by what was measured is it room for them."""
+    if idle < _SPENT:
+        return ": little left to spend"
+    dear = break_even_tokens(snapshot)
+    if dear is not None and dear.value >= _DEAR:
+        return f", yet drafts make a step {units.number(dear.value)}× as long"
+    return ": room to speculate" if idle >= _SPARE else ""
 
 
 def _figures(snapshot: Snapshot, room: int) -> Line:
