@@ -80,8 +80,8 @@ def header_of(
     gpus = ", ".join(gpu.description or gpu.name for gpu in _gpus_of(process))
     header = process.compose_header(host=platform.node(), device=gpus or processor_name() or platform.machine())
     found = _ceilings_of(header)
-    if found.problem is not None and notes is not None:
-        notes.append(found.problem)
+    if found.note is not None and notes is not None:
+        notes.append(found.note)
     return msgspec.structs.replace(
         header,
         workload=check.header(workload, facts),

@@ -13,11 +13,13 @@ import msgspec
 
 from stackscope import units
 from stackscope.commands.interrupts import told_when_interrupted
+from stackscope.commands.kept_ceilings import aside, of_damaged, of_other_versions
 from stackscope.commands.still_bar import StillBar
 from stackscope.errors import UsageError
 from stackscope.experiments import protocol
 from stackscope.experiments.calibrate import calibrate as measure
 from stackscope.hardware import ceilings as cache
+from stackscope.hardware.best import with_best
 from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
 from stackscope.launch import with_models
 from stackscope.model.variants import find_variants
@@ -97,9 +99,10 @@ def is_quiet_now() -> bool:
 
 
 def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> None:
-    notes = [found.problem for found in cache.known() if found.problem is not None]
     with StillBar("loading", is_quiet=json) as bar:
         ceilings = measure(config, budget, progress=lambda message: bar.show(message.what, message.fraction))
+    notes = aside()
+    ceilings = with_best(ceilings, cache.load(ceilings.conditions).ceilings)
     if not cache.store(ceilings):
         notes.append("Those from a quiet machine are kept, and these are not.")
     _print(ceilings, notes, json=json)
@@ -107,13 +110,17 @@ def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> No
 
 def _show_kept(config: EngineConfig, *, json: bool) -> int:
     """Print the newest ceilings that are kept for the configuration."""
-    kept = [found.ceilings for found in cache.known() if found.ceilings is not None]
+    found = list(cache.known())
+    kept = [each.ceilings for each in found if each.ceilings is not None]
     fitting = [each for each in kept if each.conditions.hold_for(config)]
     if not fitting:
         names = sorted({each.conditions.model for each in kept})
-        others = f" There are some for {', '.join(names)}." if names else ""
+        told = [f"There are some for {', '.join(names)}."] if names else []
+        told += [f"{each}." for each in of_other_versions(found)]
+        told += [] if (damage := of_damaged(found)) is None else [f"{damage}."]
         raise UsageError(
-            f"No ceilings of this configuration were measured.{others}", remedy="Measure them: stackscope calibrate"
+            " ".join(["No ceilings of this configuration were measured.", *told]),
+            remedy="Measure them: stackscope calibrate",
         )
     newest = max(fitting, key=lambda each: datetime.fromisoformat(each.measured))
     notes = [] if newest.conditions.machine == cache.machine() else ["they are of another machine"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackscope.commands.examinations import Check
+from stackscope.commands.kept_ceilings import of_damaged, of_other_versions
 from stackscope.hardware import ceilings as cache
 from stackscope.report.ceilings import one_line
 from stackscope.toggles import EngineConfig
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from stackscope.commands.examinations import LibraryFacts
 
-MEASURE = "Measure them, when the machine is quiet: stackscope calibrate"
+MEASURE: Final = "Measure them, when the machine is quiet: stackscope calibrate"
+SET_ASIDE: Final = "Damaged files are set aside, and not deleted, when you measure again: stackscope calibrate"
 
 
 def of_ceilings(path: Path, facts: LibraryFacts | None, *, named: str | None, now: datetime) -> Iterator[Check]:
@@ -24,9 +26,10 @@ def of_ceilings(path: Path, facts: LibraryFacts | None, *, named: str | None, no
     remedy = MEASURE if named is None else f"{MEASURE} --model {named}"
     wanted = EngineConfig(model=str(path))
     found = list(cache.known())
-    for each in found:
-        if each.problem is not None:
-            yield Check(topic="Ceilings", name="Ceilings", holds=False, value=each.problem, remedy=remedy)
+    damage = of_damaged(found)
+    if damage is not None:
+        anew = SET_ASIDE if named is None else f"{SET_ASIDE} --model {named}"
+        yield Check(topic="Ceilings", name="Damaged files", holds=False, value=damage, remedy=anew)
     fitting = [
         each.ceilings
         for each in found
@@ -35,12 +38,13 @@ def of_ceilings(path: Path, facts: LibraryFacts | None, *, named: str | None, no
         and each.ceilings.conditions.machine == cache.machine()
     ]
     if not fitting:
-        yield Check(
-            topic="Ceilings", name="Ceilings", holds=False, value=f"not measured for {path.name}", remedy=remedy
-        )
+        value = ". ".join([f"not measured for {path.name}", *of_other_versions(found)])
+        yield Check(topic="Ceilings", name="Ceilings", holds=False, value=value, remedy=remedy)
         return
     newest = max(fitting, key=lambda ceilings: datetime.fromisoformat(ceilings.measured))
     is_other_build = facts is not None and newest.conditions.library != facts.description
-    value = one_line(newest, now) + ("; by another build of the inference library" if is_other_build else "")
+    value = f"{path.name} reaches {one_line(newest, now)}" + (
+        "; by another build of the inference library" if is_other_build else ""
+    )
     is_usable = not is_other_build and newest.is_quiet and not cache.is_old(newest, now)
     yield Check(topic="Ceilings", name="Ceilings", holds=is_usable, value=value, remedy=None if is_usable else remedy)

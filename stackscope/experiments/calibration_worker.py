@@ -66,8 +66,8 @@ def measure(task: protocol.Task, say: Callable[[protocol.AnyMessage], None]) -> 
             forwards(backend.target, is_full=task.budget.is_full),
         )
         stages.curves(measurements, sampler, log, rounds, task.budget.curves_s, most=task.budget.most, progress=report)
-        for rows in too_many(backend.target):
-            log.unknown[f"forward of {rows}"] = "the context holds fewer tokens"
+        for rows, why in too_many(backend.target, is_full=task.budget.is_full).items():
+            log.unknown[f"forward of {rows}"] = why
         if backend.trim_refusal is None:
             depths(backend.target, sampler, log, rounds, task, report)
         else:

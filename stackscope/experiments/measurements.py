@@ -9,9 +9,10 @@ import numpy as np
 
 from stackscope.engine.llama import DecodeStatus
 from stackscope.errors import EngineError
-from stackscope.experiments.protocol import ROWS, Item
+from stackscope.experiments.protocol import Item
 from stackscope.experiments.samples import Sample
 from stackscope.hardware.quiet import Waiting
+from stackscope.records.ceilings import CURVE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -161,17 +162,26 @@ def forwards(context: Context, *, is_full: bool) -> Iterator[TimedForward]:
 
     As batches of decodes up to 64 rows, as prefills above that; all rows in both ways when `is_full`.
     """
-    for rows in ROWS:
-        decode, prefill = decode_item(context, rows), prefill_item(context, rows)
-        wanted = [decode, prefill] if is_full and rows > 1 else [decode if rows <= LONGEST_DECODE else prefill]
-        for item in wanted:
+    for rows in CURVE_ROWS:
+        for item in _wanted(context, rows, is_full=is_full):
             if item is not None:
                 yield TimedForward(item, context)
 
 
-def too_many(context: Context) -> list[int]:
-    """Row counts of the curve that this context has no room for."""
-    return [rows for rows in ROWS if decode_item(context, rows) is None and prefill_item(context, rows) is None]
+def _wanted(context: Context, rows: int, *, is_full: bool) -> list[Item | None]:
+    """The forwards of so many rows; `None` for one that does not fit."""
+    decode, prefill = decode_item(context, rows), prefill_item(context, rows)
+    return [decode, prefill] if is_full and rows > 1 else [decode if rows <= LONGEST_DECODE else prefill]
+
+
+def too_many(context: Context, *, is_full: bool) -> dict[int, str]:
+    """Why no forward of so many rows is in the curve, by rows: those that this context has no room for."""
+    fits_a_prompt = {rows: prefill_item(context, rows) is not None for rows in CURVE_ROWS}
+    return {
+        rows: "the context has room for fewer outputs" if fits else "the context holds fewer tokens"
+        for rows, fits in fits_a_prompt.items()
+        if not any(_wanted(context, rows, is_full=is_full))
+    }
 
 
 def draft_forwards(context: Context) -> Iterator[TimedForward]:

@@ -14,9 +14,6 @@ from stackscope.toggles import EngineConfig
 
 Kind: TypeAlias = Literal["read", "product", "forward", "context", "draft", "save", "load state", "rebuild", "load"]
 
-ROWS: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 512)
-"""Rows of the curve. On a CPU it is a saw-tooth: kernels take rows by four, and what is left over one by one."""
-
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """How long to measure, and how often."""

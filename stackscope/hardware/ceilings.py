@@ -8,6 +8,7 @@ import platform
 import tempfile
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,8 +17,9 @@ import msgspec
 from stackscope import cgroups
 from stackscope.errors import ModelFileError, StackscopeError
 from stackscope.hardware import host
+from stackscope.hardware.credible import why_incredible
 from stackscope.model.catalog import cache_folder
-from stackscope.model.files import shown
+from stackscope.model.files import printable, shown
 from stackscope.records.ceilings import Ceilings, Conditions, placement
 
 if TYPE_CHECKING:
@@ -37,16 +39,66 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: Ceilings
 
 
-class _Format(msgspec.Struct, frozen=True):
+class _OldConditions(msgspec.Struct, frozen=True):
+    model: str | None = None
+
+
+class _OldCeilings(msgspec.Struct, frozen=True):
+    conditions: _OldConditions = _OldConditions()
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What files of every version have."""
+
     format: int
+    ceilings: _OldCeilings = _OldCeilings()
+
+
+class Trouble(NamedTuple):
+    """A file that cannot be used."""
+
+    path: Path
+    is_read: bool
+    """Its content is what is wrong."""
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """Which file, and what is wrong with it."""
+        if not self.is_read:
+            return f"The ceilings in {shown(self.path)} cannot be read: {self.why}."
+        return f"The file of measured ceilings {shown(self.path)} is damaged and is not used: {self.why}."
+
+
+class OtherVersion(NamedTuple):
+    """A whole file, in which another version of Stackscope keeps what it measured in its way."""
+
+    format: int
+    model: str | None
+    """Name of the target's file. `None`: it does not say."""
+
+    @property
+    def version(self) -> str:
+        """Whose it is, in words."""
+        age = "an older" if self.format < FORMAT else "a newer"
+        return f"{age} version of Stackscope (format {self.format}, here {FORMAT})"
 
 
 class Found(NamedTuple):
-    """What the cache holds for some conditions."""
+    """What a file of the cache holds, or the cache for some conditions."""
 
     ceilings: Ceilings | None
-    problem: str | None = None
-    """One sentence about a file that could not be used."""
+    trouble: Trouble | None = None
+    other: OtherVersion | None = None
+
+    @property
+    def note(self) -> str | None:
+        """What whoever wanted these ceilings should know, with the remedy. `None`: nothing."""
+        if self.trouble is not None:
+            return f"{self.trouble.sentence} Measure anew: stackscope calibrate"
+        if self.other is not None:
+            return f"The ceilings were measured by {self.other.version} and do not count: stackscope calibrate"
+        return None
 
 
 def folder() -> Path:
@@ -152,27 +204,51 @@ def _read(path: Path) -> Found:
     except FileNotFoundError:
         return Found(None)
     except OSError as error:
-        return Found(None, f"The ceilings in {shown(path)} cannot be read: {error.strerror or error}.")
+        return Found(None, Trouble(path, is_read=False, why=error.strerror or str(error)))
     try:
-        if msgspec.json.decode(text, type=_Format).format != FORMAT:
-            return Found(None)
+        head = msgspec.json.decode(text, type=_Head)
+        if head.format != FORMAT:
+            return Found(None, other=OtherVersion(head.format, head.ceilings.conditions.model))
         ceilings = msgspec.json.decode(text, type=_File).ceilings
-        datetime.fromisoformat(ceilings.measured)
-        return Found(ceilings)
-    except (msgspec.DecodeError, ValueError):
-        return Found(None, f"The file of measured ceilings {shown(path)} is damaged and is not used.")
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        return Found(None, Trouble(path, is_read=True, why=printable(str(error)).rstrip(".")))
+    why = why_incredible(ceilings)
+    return Found(ceilings) if why is None else Found(None, Trouble(path, is_read=True, why=printable(why)))
+
+
+def set_aside() -> dict[Path, Path]:
+    """Rename the files that cannot be used, so that they are in nobody's way and nothing of them is lost.
+
+    Answers their old paths and their new ones; those that cannot be renamed stay.
+    """
+    troubles = [found.trouble for found in known() if found.trouble is not None]
+    return {each.path: aside for each in troubles if (aside := _aside(each.path)) is not None}
+
+
+def _aside(path: Path) -> Path | None:
+    numbers = chain([""], (f"-{n}" for n in count(2)))
+    names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+    free = next(name for name in names if not os.path.lexists(name))
+    try:
+        path.rename(free)
+    except OSError:
+        return None
+    return free
 
 
 def store(new: Ceilings) -> bool:
-    """Keep ceilings for later; a file is replaced in one go.
+    """Keep ceilings for later; a file is replaced in one go, and one that is damaged is set aside.
 
     Ceilings from a quiet machine are not replaced by those of a busy one: False. Raises `StackscopeError` when they
     cannot be written.
     """
-    known = load(new.conditions).ceilings
-    if known is not None and known.is_quiet and not new.is_quiet:
-        return False
     path = file_of(new.conditions)
+    found = _read(path)
+    if found.trouble is not None:
+        _aside(path)
+    before = found.ceilings
+    if before is not None and before.conditions == new.conditions and before.is_quiet and not new.is_quiet:
+        return False
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     text = msgspec.json.format(msgspec.json.encode(_File(format=FORMAT, ceilings=new)), indent=1)
     try:
@@ -190,7 +266,7 @@ def store(new: Ceilings) -> bool:
 
 
 def known() -> Iterator[Found]:
-    """Everything that is kept, in no order; damaged files with what is wrong."""
+    """Everything that is kept, in no order; damaged files with what is wrong, and those of other versions."""
     for path in sorted(folder().glob("*.json")):
         found = _read(path)
         if found != Found(None):
@@ -212,6 +288,4 @@ def fitting(wanted: Conditions, *, draft: str | None) -> Found:
     found = load(wanted)
     if found.ceilings is None or found.ceilings.draft == draft:
         return found
-    return Found(
-        msgspec.structs.replace(found.ceilings, draft=None, draft_forwards=(), draft_fits_cache=None), found.problem
-    )
+    return Found(msgspec.structs.replace(found.ceilings, draft=None, draft_forwards=(), draft_fits_cache=None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = Literal["memory", "cache"]
 """Where what is read lies: beyond the last cache, or small enough to stay in it."""
+
+CURVE_ROWS: Final = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 512)
+"""Rows of the curve of forward times. On a CPU it is a saw-tooth: kernels take rows by four, and what is left over one
+by one."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -120,6 +124,8 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     rows: int | None = None
     """Of those forwards."""
     spread: float | None = None
+    measured: str | None = None
+    """When an earlier calibration of the same conditions reached it, ISO 8601. `None`: it is of this one."""
 
 
 class Limits(NamedTuple):

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from stackscope.records.ceilings import Ceiling, Ceilings, ForwardTime, Measured, Place
 
 PLACES: Final[dict[Place, str]] = {"memory": "reading memory", "cache": "reading the cache"}
-BAR_WIDTH: Final = 24
+BAR_WIDTH: Final = 20
 
 UNSTEADY: Final = 0.10
-"""Relative interquartile range from which on a figure is marked."""
+"""Spread from which on a figure is marked."""
+
+LEGEND: Final = (
+    "row: a token that a forward computes, of one sequence or of many",
+    "logits: rows that a token can be chosen from",
+    f"spread: how far a figure's samples are apart, as a share of it; (!) from {units.percent(UNSTEADY)} on",
+)
+"""What the tables' words mean."""
 
 
 def shown(ceilings: Ceilings, width: int, *, now: datetime, notes: Sequence[str] = ()) -> Text:
@@ -31,6 +38,7 @@ def shown(ceilings: Ceilings, width: int, *, now: datetime, notes: Sequence[str]
         _types(ceilings),
         _curve(ceilings),
         _costs(ceilings, width),
+        [row("words", LEGEND, width, style="dim")] if ceilings.types or ceilings.forwards else [],
         [row("not known", [f"{what}: {why}"], width, style="yellow") for what, why in ceilings.unknown.items()],
         [row("note", [note], width, style="yellow") for note in (*_warnings(ceilings, now), *notes)],
     ]
@@ -40,7 +48,7 @@ def shown(ceilings: Ceilings, width: int, *, now: datetime, notes: Sequence[str]
 def one_line(ceilings: Ceilings, now: datetime) -> str:
     """The two ceilings, and how old they are."""
     parts = [
-        f"{_rate(ceilings.bandwidth, is_bytes=True)} and {_rate(ceilings.compute)} on {_threads(ceilings)}",
+        f"{_at_most(ceilings.bandwidth, is_bytes=True)} and {_rate(ceilings.compute)} on {_threads(ceilings)}",
         f"measured {units.duration(cache.age_ns(ceilings, now))} ago",
     ]
     return "; ".join([*parts, *_warnings(ceilings, now)])
@@ -85,8 +93,8 @@ def _warnings(ceilings: Ceilings, now: datetime) -> list[str]:
 
 def _limits(ceilings: Ceilings, width: int) -> list[Text]:
     lines = [
-        row("bandwidth", [_rate(ceilings.bandwidth, is_bytes=True), _source(ceilings.bandwidth)], width),
-        row("compute", [_rate(ceilings.compute), _source(ceilings.compute)], width),
+        row("bandwidth", [_at_most(ceilings.bandwidth, is_bytes=True), _source(ceilings.bandwidth)], width),
+        row("compute", [_at_most(ceilings.compute), _source(ceilings.compute)], width),
     ]
     reads = [
         f"{'memory' if read.place == 'memory' else 'the cache'} {_figure(read.bytes_per_s, 'B/s')}, "
@@ -97,7 +105,8 @@ def _limits(ceilings: Ceilings, width: int) -> list[Text]:
         lines.append(row("reading", reads, width))
     if ceilings.cache_bytes is not None:
         fits = "fits" if ceilings.fits_cache else "does not fit"
-        parts = [f"{units.data_size(ceilings.cache_bytes)} at the last level", f"what a forward reads {fits}"]
+        size = f"{units.data_size(ceilings.cache_bytes)} at the last level"
+        parts = [size, f"what a forward of one row reads {fits}"]
         if ceilings.draft_fits_cache is not None:
             parts.append(f"the draft model {'fits' if ceilings.draft_fits_cache else 'does not fit'}")
         lines.append(row("cache", parts, width))
@@ -110,12 +119,17 @@ def _rate(ceiling: Ceiling | None, *, is_bytes: bool = False) -> str:
     return (units.bandwidth if is_bytes else units.flop_rate)(ceiling.value)
 
 
+def _at_most(ceiling: Ceiling | None, *, is_bytes: bool = False) -> str:
+    return units.UNKNOWN if ceiling is None else f"at most {_rate(ceiling, is_bytes=is_bytes)}"
+
+
 def _source(ceiling: Ceiling | None) -> str:
     """What reached it, and how steadily."""
     if ceiling is None:
         return "not measured"
     what = f"forwards of {units.counted(ceiling.rows, 'row')}" if ceiling.kind == "forward" else PLACES[ceiling.kind]
-    return f"{what}, {_spread(ceiling.spread)}"
+    when = "" if ceiling.measured is None else f", reached {datetime.fromisoformat(ceiling.measured):%Y-%m-%d %H:%M}"
+    return f"{what}, {_spread(ceiling.spread)}{when}"
 
 
 def _spread(spread: float | None) -> str:
@@ -138,7 +152,10 @@ def _types(ceilings: Ceilings) -> list[Text]:
     if not ceilings.types:
         return []
     many = max(kind.matrix_rows for kind in ceilings.types)
-    header = ("matrices", "1 row", "", "spread", f"{many} rows" if many else "many rows", "spread")
+    header = (
+        ("products", "weights", "FLOPs", "", "FLOPs", ""),
+        ("of matrices", "at 1 row", "at 1 row", "spread", f"at {many} rows" if many else "at many rows", "spread"),
+    )
     rows = []
     for kind in ceilings.types:
         vector, matrix = kind.vector_flops_per_s, kind.matrix_flops_per_s
@@ -165,11 +182,18 @@ def _curve(ceilings: Ceilings) -> list[Text]:
     if not times:
         return []
     most = max(time.ns.value / time.rows for time in times)
-    header = ("rows", "outputs", "forward", "spread", "n", "per row", "")
     rows = [(*_cells(time), bar(time.ns.value / time.rows / most, BAR_WIDTH)) for time in times]
     drafts = [(*_cells(time), "") for time in ceilings.draft_forwards]
-    lines = _table(header, rows)
-    return [*lines, Text(""), *_table(("draft", *header[1:]), drafts)] if drafts else lines
+    lines = _table(_heads("target,"), rows)
+    return [*lines, Text(""), *_table(_heads("draft,"), drafts)] if drafts else lines
+
+
+def _heads(model: str) -> tuple[tuple[str, ...], ...]:
+    """The two lines above forward times; bars have no head."""
+    return (
+        (model, "with", "time of", "", "", "time", ""),
+        ("rows", "logits", "forward", "spread", "samples", "per row", ""),
+    )
 
 
 def _cells(time: ForwardTime) -> tuple[str, ...]:
@@ -183,14 +207,15 @@ def _cells(time: ForwardTime) -> tuple[str, ...]:
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Text]:
+def _table(heads: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> list[Text]:
     """Columns to the right, but for the first, and a last one that has no head: it holds bars."""
-    has_bars = header[-1] == "" and len(header) > 1
-    cells = [tuple(line[:-1]) if has_bars else tuple(line) for line in (header, *rows)]
-    first, *others = columns(cells[0], cells[1:], first_width=8)
-    tails = [f"  {line[-1]}" if has_bars else "" for line in rows]
-    return [Text(first.rstrip(), style="bold")] + [
-        Text((line + tail).rstrip()) for line, tail in zip(others, tails, strict=True)
+    n_columns = len(heads[0]) - (heads[-1][-1] == "")
+    cells = [tuple(line[:n_columns]) for line in (*heads, *rows)]
+    tails = [f"  {line[n_columns]}" if len(line) > n_columns else "" for line in (*heads, *rows)]
+    lines = columns(cells[0], cells[1:], first_width=8)
+    return [
+        Text((line + tail).rstrip(), style="bold" if nth < len(heads) else "")
+        for nth, (line, tail) in enumerate(zip(lines, tails, strict=True))
     ]
 
 
@@ -203,11 +228,11 @@ def _costs(ceilings: Ceilings, width: int) -> list[Text]:
         per_token = f"{units.duration(context.value)} per cached token and row ({_spread(context.spread)})"
         lines.append(row("context", [per_token, f"KV at {rate}", f"up to {units.count(deepest)} tokens"], width))
     if ceilings.fixed_ns is not None:
-        rest = f"{units.duration(ceilings.fixed_ns)} of the forward of one row, beside its matrices"
+        rest = f"{units.duration(ceilings.fixed_ns)} of a forward of one row go by beside its matrix products"
         lines.append(row("fixed", [rest], width))
     made = [
         f"{name} {units.duration(taken.value)} ({_spread(taken.spread)})"
-        for name, taken in (("contexts anew", ceilings.rebuild_ns), ("target's weights anew", ceilings.load_ns))
+        for name, taken in (("contexts made anew in", ceilings.rebuild_ns), ("target loaded anew in", ceilings.load_ns))
         if taken is not None
     ]
     if made:
@@ -215,7 +240,8 @@ def _costs(ceilings: Ceilings, width: int) -> list[Text]:
     moved = ceilings.handoff
     if moved is not None:
         rates = [
-            f"{units.bandwidth(moved.bytes_per_s)} for {units.data_size(moved.state_bytes)}, {moved.tokens:,} tokens",
+            f"{units.bandwidth(moved.bytes_per_s)} for the KV of {moved.tokens:,} tokens",
+            f"{units.data_size(moved.state_bytes)}",
             f"saving {_figure(moved.save_bytes_per_s, 'B/s')}",
             f"loading {_figure(moved.load_bytes_per_s, 'B/s')}",
         ]

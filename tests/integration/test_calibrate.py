@@ -14,9 +14,11 @@ from stackscope.engine import openmp
 from stackscope.engine.process import child_environment
 from stackscope.errors import EngineDiedError, ModelFileError
 from stackscope.experiments.calibrate import calibrate
-from stackscope.experiments.protocol import ROWS, Budget, Progress
+from stackscope.experiments.protocol import Budget, Progress
 from stackscope.hardware import ceilings as cache
+from stackscope.hardware.credible import why_incredible
 from stackscope.launch import with_models
+from stackscope.records.ceilings import CURVE_ROWS
 from stackscope.session.reader import read_session
 from stackscope.toggles import EngineConfig
 from tests.integration.cli_support import ROOT, run
@@ -36,6 +38,7 @@ def found() -> Ceilings:
     measured = calibrate(with_models(EngineConfig()), SHORT, progress=said.append)
     assert [message.fraction for message in said] == sorted(message.fraction for message in said)
     assert said
+    assert why_incredible(measured) is None
     return measured
 
 
@@ -54,7 +57,7 @@ def disturbance(found: Ceilings) -> float:
 
 @pytest.mark.engine
 def test_the_curve_is_complete_and_rises(found: Ceilings) -> None:
-    assert tuple(time.rows for time in found.forwards) == ROWS
+    assert tuple(time.rows for time in found.forwards) == CURVE_ROWS
     assert all(time.outputs == (time.rows if time.rows <= 64 else 1) for time in found.forwards)
     assert all(time.rows % time.sequences == 0 for time in found.forwards)
     by_rows = {time.rows: time.ns.value for time in found.forwards}

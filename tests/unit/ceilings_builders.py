@@ -44,7 +44,8 @@ def about(value: float, spread: float | None = 0.02, n: int = 5) -> Measured:
 
 def ceilings(**changes: Any) -> Ceilings:
     """A model that fits the cache, on a quiet machine, with a saw-tooth at three rows."""
-    times = ((1, 0.6), (2, 0.8), (3, 1.5), (4, 1.2), (512, 90.0))
+    few = ((1, 0.6), (2, 0.8), (3, 1.5), (4, 1.2), (5, 1.8), (6, 2.0), (8, 2.1), (12, 3.1), (16, 4.0))
+    times = (*few, (24, 5.8), (32, 7.6), (64, 15.0), (128, 24.0), (512, 90.0))
     found = Ceilings(
         conditions=conditions(),
         measured="2026-10-01T12:00:00+00:00",

@@ -187,8 +187,8 @@ def test_a_damaged_file_is_told_and_measured_over(measured: list[tuple[EngineCon
     code, out, _ = invoke("--json")
     assert (code, len(measured)) == (0, 1)
     [note] = json.loads(out)["notes"]
-    assert note.endswith("is damaged and is not used.")
-    assert cache.load(conditions()).problem is None
+    assert "is damaged and is not used: " in note
+    assert cache.load(conditions()) == cache.Found(ceilings(foreign_share=0.0))
 
 
 def test_what_is_kept_is_shown_with_its_age(measured: list[tuple[EngineConfig, protocol.Budget]]) -> None:
@@ -222,7 +222,9 @@ def test_the_doctor_says_what_is_known_and_how_to_know_it() -> None:
     cache.store(own())
     [check] = of_ceilings(bundled_target(), FACTS, named="lab-target-f16", now=NOW)
     assert (check.holds, check.remedy) == (True, None)
-    assert check.value == "60.0 GB/s and 66.0 GFLOP/s on 2 threads; measured 2 h 05 min ago"
+    assert check.value == (
+        f"{bundled_target().name} reaches at most 60.0 GB/s and 66.0 GFLOP/s on 2 threads; measured 2 h 05 min ago"
+    )
 
 
 def test_the_doctor_trusts_no_other_build_no_busy_machine_and_no_damaged_file() -> None:
@@ -235,7 +237,7 @@ def test_the_doctor_trusts_no_other_build_no_busy_machine_and_no_damaged_file() 
     assert check.holds  # nobody says which build this is
     cache.file_of(own(library="another").conditions).write_text("{")
     damaged, missing = of_ceilings(bundled_target(), FACTS, named=None, now=NOW)
-    assert damaged.value.endswith("is damaged and is not used.")
+    assert "is damaged and is not used: " in damaged.value
     assert missing.value.startswith("not measured")
     cache.store(own(machine="elsewhere"))
     assert [check.value for check in of_ceilings(bundled_target(), FACTS, named=None, now=NOW)][1:] == [missing.value]

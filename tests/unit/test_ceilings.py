@@ -112,19 +112,19 @@ def test_a_damaged_file_is_one_sentence_and_measured_again(damage: Callable[[byt
     path.write_bytes(damage(path.read_bytes()))
     found = cache.load(conditions())
     assert found.ceilings is None
-    assert found.problem is not None
-    assert found.problem.startswith("The file of measured ceilings ")
-    assert found.problem.endswith(" is damaged and is not used.")
+    assert found.trouble is not None
+    assert found.trouble.sentence.startswith("The file of measured ceilings ")
+    assert " is damaged and is not used: " in found.trouble.sentence
     assert list(cache.known()) == [found]
     assert cache.store(ceilings())
     assert cache.load(conditions()) == cache.Found(ceilings())
 
 
-def test_files_of_another_format_count_as_none() -> None:
+def test_files_of_another_format_do_not_count() -> None:
     cache.store(ceilings())
     path = cache.file_of(conditions())
     path.write_bytes(path.read_bytes().replace(f'"format": {cache.FORMAT}'.encode(), b'"format": 0'))
-    assert cache.load(conditions()) == cache.Found(None)
+    assert cache.load(conditions()) == cache.Found(None, other=cache.OtherVersion(0, "synthetic.gguf"))
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ def test_a_busy_machine_and_old_age_are_said() -> None:
 
 def test_an_unsteady_figure_is_marked() -> None:
     steady, unsteady = ceilings(rebuild_ns=about(1e8, 0.099)), ceilings(rebuild_ns=about(1e8, 0.10))
-    assert "contexts anew 100 ms (spread 9.90 %)" in "\n".join(lines(steady, 80))
-    assert "contexts anew 100 ms (spread 10.0 % (!))" in "\n".join(lines(unsteady, 80))
+    assert "contexts made anew in 100 ms (spread 9.90 %)" in "\n".join(lines(steady, 80))
+    assert "contexts made anew in 100 ms (spread 10.0 % (!))" in "\n".join(lines(unsteady, 80))
     [kind] = ceilings().types
     rates = ceilings(types=(msgspec.structs.replace(kind, matrix_flops_per_s=about(62e9, 0.1)),))
     [line] = [line for line in lines(rates, 100) if line.startswith("f16")]
@@ -74,7 +74,9 @@ def test_an_unsteady_figure_is_marked() -> None:
 
 
 def test_one_line_has_both_ceilings_and_their_age() -> None:
-    assert report.one_line(ceilings(), NOW) == ("60.0 GB/s and 66.0 GFLOP/s on 2 threads; measured 2 h 05 min ago")
+    assert report.one_line(ceilings(), NOW) == (
+        "at most 60.0 GB/s and 66.0 GFLOP/s on 2 threads; measured 2 h 05 min ago"
+    )
     assert report.one_line(BARE, NOW) == (
         "- and - on 2 threads; measured 2 h 05 min ago; whether the machine was quiet is not known"
     )
