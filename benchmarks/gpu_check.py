@@ -10,7 +10,9 @@
 
    It does `unpack`, `readings`, `build` and what else fits into 570 s, and ends with status 3 when something is left.
    The same call again goes on: a stage that is done is not repeated unless `--again` names it, and an interrupted build
-   goes on where it was. What was done is remembered in the folder `--work`, which must survive between the calls.
+   goes on where it was. What was done is remembered in the folder `--work`, which must survive between the calls; a
+   machine that is cleared when nobody uses it for a while has to get the second call at once. `--out` may be another
+   folder each time: no stage reads another's results.
 
 3. Bring the results back. `session.jsonl.zst` is a recording of less than 5 MB for `profiles/`.
 

@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.gpu.folders import Folders, add_folders, say
+from benchmarks.gpu.toolkit import cublas_options, installed_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 OFF: Final = (
     *("LLAMA_BUILD_COMMON", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_TOOLS", "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_SERVER"),
     *("LLAMA_BUILD_APP", "LLAMA_ALL_WARNINGS", "GGML_CUDA_NCCL", "GGML_CCACHE"),
 )
 """Parts that nobody loads here, and what would look for more than CUDA's compiler."""
+ON: Final = ("BUILD_SHARED_LIBS", "GGML_CUDA", "GGML_CUDA_NO_VMM")
+"""Without virtual memory management nothing is linked with the driver's library: a toolkit may lack the stub for it,
+and one that is there may come to be loaded in the driver's place."""
 MEMORY_PER_JOB: Final = 1_200_000_000
 """Bytes that CUDA's compiler needs for the largest file (0.6 GB as measured with CUDA 13.0), twice."""
 CHECK: Final = (sys.executable, "-m", "stackscope.engine.facts")
@@ -43,16 +47,38 @@ def main(arguments: list[str] | None = None, check: Sequence[str] = CHECK) -> in
     if capability is None:
         say("Neither NVML nor nvidia-smi tells the GPU's compute capability. Name it: --capability 9.0")
         return 1
-    commands = [configure(folders, capability), compile_all(folders)]
+    environment = compiling(os.environ)
+    commands = [configure(folders, capability, environment), compile_all(folders)]
+    if given.print:
+        for command in commands:
+            say(shlex.join(command))
+        return 0
+    missing = missing_tool(environment)
+    if missing is not None:
+        say(missing)
+        return 1
+    commands[0] += cublas_options(compiler_of(environment), folders.work / "cublas", installed_packages())
     for command in commands:
         say(shlex.join(command))
-        if given.print:
-            continue
-        status = subprocess.run(command, check=False, env=compiling(os.environ)).returncode
+        status = subprocess.run(command, check=False, env=environment).returncode
         if status != 0:
             say(f"{command[0]} failed with status {status}.")
             return 1
-    return 0 if given.print else install(folders, capability, check)
+    return install(folders, capability, check)
+
+
+def compiler_of(environment: Mapping[str, str]) -> str | None:
+    """CUDA's compiler, as CMake finds it. `None`: there is none."""
+    return shutil.which(environment.get("CUDACXX") or "nvcc", path=environment.get("PATH"))
+
+
+def missing_tool(environment: Mapping[str, str]) -> str | None:
+    """What to do about a tool that is not there. `None`: all are."""
+    if shutil.which("cmake", path=environment.get("PATH")) is None:
+        return "CMake is neither on PATH nor beside this Python. Put it on PATH."
+    if compiler_of(environment) is None:
+        return "CUDA's compiler is neither on PATH (nvcc) nor in /usr/local/cuda/bin. Name it in CUDACXX."
+    return None
 
 
 def capability_of_driver() -> str | None:
@@ -81,12 +107,12 @@ def by_command() -> str | None:
     return found[0].strip() if found else None
 
 
-def configure(folders: Folders, capability: str) -> list[str]:
+def configure(folders: Folders, capability: str, environment: Mapping[str, str]) -> list[str]:
     """The command that prepares the build, for one chip and no other."""
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    generator = ["-G", "Ninja"] if shutil.which("ninja", path=environment.get("PATH")) else []
     return [
         *("cmake", "-S", str(folders.source), "-B", str(folders.build), *generator),
-        *("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=ON", "-DGGML_CUDA=ON"),
+        *("-DCMAKE_BUILD_TYPE=Release", *[f"-D{name}=ON" for name in ON]),
         f"-DCMAKE_CUDA_ARCHITECTURES={capability.replace('.', '')}-real",
         *("-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"),
         "-DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON",  # for CUDA's own libraries
@@ -106,13 +132,11 @@ def n_jobs() -> int:
     return max(1, min(cores, memory // MEMORY_PER_JOB))
 
 
-def compiling(environment: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """The environment of the compilers: CUDA's is found where it usually is."""
-    found = dict(environment)
-    toolkit = Path("/usr/local/cuda/bin")
-    if shutil.which("nvcc") is None and toolkit.is_dir():
-        found["PATH"] = f"{toolkit}{os.pathsep}{found.get('PATH', '')}"
-    return found
+def compiling(environment: Mapping[str, str], toolkit: Path = Path("/usr/local/cuda/bin")) -> dict[str, str]:
+    """The environment of the compilers: CUDA's is found where it usually is, and CMake where pip installed it."""
+    path = [part for part in environment.get("PATH", "").split(os.pathsep) if part]
+    path += [str(folder) for folder in (toolkit, Path(sys.executable).parent) if folder.is_dir()]
+    return {**environment, "PATH": os.pathsep.join(dict.fromkeys(path))}
 
 
 def install(folders: Folders, capability: str, check: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks.gpu.folders import Folders, add_folders
+from benchmarks.gpu.folders import Folders, add_folders, say
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,7 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
     command = [sys.executable, "-m", "stackscope", "doctor"]
     subprocess.run(command, env=folders.environment(), check=False)
     told = subprocess.run([*command, "--json"], env=folders.environment(), check=False, capture_output=True, text=True)
-    folders.save("doctor", json.loads(told.stdout))
+    try:
+        folders.save("doctor", json.loads(told.stdout))
+    except json.JSONDecodeError:
+        say(f"stackscope doctor --json says nothing (status {told.returncode}):\n{told.stderr[-3000:]}")
+        return 1
     return told.returncode
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from benchmarks.gpu.folders import Folders, add_folders, rows, say, sentence_of
 from benchmarks.gpu.plausibility import AVERAGING_S, Phase, judge
+from benchmarks.gpu.stages import DOUBTS
 from stackscope import units
 from stackscope.hardware import peaks
 from stackscope.hardware.gpu_probe import GpuReading
@@ -134,7 +135,7 @@ def report(folders: Folders, taken: Sequence[Taken], told: str, *, load: str, dr
     document: dict[str, Any] = {"driver": driver, "load": load, "load_told": told.splitlines(), "gpus": []}
     document["problem"] = last.reason
     say(f"driver {driver}, load: {load}{'; nothing is under load' if load == NONE else ''}")
-    is_good = bool(last.gpus)
+    is_good = True
     if not last.gpus:
         say(f"No GPU: {last.reason}")
     for index, gpu in enumerate(last.gpus or ()):
@@ -149,7 +150,9 @@ def report(folders: Folders, taken: Sequence[Taken], told: str, *, load: str, dr
     document["cost"] = cost(taken)
     say(f"\nReading cost {units.percent(document['cost']['share_of_a_core'])} of a core (goal: at most 0.5 %)")
     folders.save("readings", document)
-    return 0 if is_good else 1
+    if not last.gpus:
+        return 1
+    return 0 if is_good else DOUBTS
 
 
 def cost(taken: Sequence[Taken]) -> dict[str, float]:

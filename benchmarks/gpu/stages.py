@@ -25,6 +25,12 @@ GRACE_S: Final = 5.0
 """Between being asked to end and being killed."""
 LEFT: Final = 3
 """Exit status when stages are left for another call."""
+DOUBTS: Final = 4
+"""Exit status of a stage that did all of its work and found something that cannot be: doing it again would cost time
+and find the same."""
+
+
+OUTCOMES: Final = {0: "done", DOUBTS: "doubtful"}
 
 
 class Stage(NamedTuple):
@@ -53,10 +59,10 @@ class State:
         self._stages: dict[str, dict[str, object]] = json.loads(path.read_text()) if path.exists() else {}
 
     def is_done(self, name: str) -> bool:
-        return self._stages.get(name, {}).get("outcome") == "done"
+        return self.outcome(name) in ("done", "doubtful")
 
     def outcome(self, name: str) -> str:
-        """`done`, `failed`, `cut off`, or `not begun`."""
+        """`done`, `doubtful`, `failed`, `cut off`, or `not begun`."""
         return str(self._stages.get(name, {}).get("outcome", "not begun"))
 
     def note(self, name: str, outcome: str, seconds: float) -> None:
@@ -134,7 +140,7 @@ def perform(
         say(f"--- {stage.name}: {stage.what}; {limit:.0f} s at most")
         began = clock()
         status = run(stage, limit)
-        outcome = "cut off" if status is None else "done" if status == 0 else "failed"
+        outcome = "cut off" if status is None else OUTCOMES.get(status, "failed")
         state.note(stage.name, outcome, clock() - began)
         say(f"--- {stage.name}: {outcome} after {clock() - began:.0f} s")
         if outcome == "cut off" and stage.is_resumable:

@@ -7,6 +7,7 @@ distribution. Of either only what a build of the library needs is taken.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tarfile
@@ -59,6 +60,7 @@ def unpack(archive: Path, wheels: list[Path], folders: Folders) -> None:
     # The build lists it; what is in it serves parts that are not built.
     (folders.source / "vendor").mkdir(exist_ok=True)
     (folders.source / "vendor" / "CMakeLists.txt").touch()
+    os.utime(folders.source / "vendor" / "CMakeLists.txt", (0, 0))
 
 
 def wanted(file: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixPath]]:
@@ -85,6 +87,7 @@ def _write(file: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None
     target.parent.mkdir(parents=True, exist_ok=True)
     with source, target.open("wb") as into:
         shutil.copyfileobj(source, into)
+    os.utime(target, (member.mtime, member.mtime))  # Else a build that goes on would begin anew.
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.gpu.stages import DOUBTS
 from stackscope.session.reader import read_session
 from tests.nvml.loads import put
 from tests.nvml.machine import written
@@ -62,9 +63,9 @@ def test_readings_under_a_load_are_judged(machine: Machine) -> None:
     assert 0 < result["cost"]["share_of_a_core"] < 1
 
 
-def test_a_reading_that_cannot_be_fails_the_stage(machine: Machine) -> None:
+def test_a_reading_that_cannot_be_leaves_the_stage_doubtful(machine: Machine) -> None:
     status, said, result = read(machine, {**driver(1), **h100(gpm_gap_ms=100, gpm_10=20, power_mw=900_000)})
-    assert status == 1
+    assert status == DOUBTS
     found = verdicts(result)
     assert found["GPM ÷ copied bytes"] == found["power ÷ limit"] == "implausible"
     assert "GPM and the copies do not agree" in said

@@ -320,6 +320,7 @@ def tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "bin"
     path.mkdir()
     program(path / "cmake", CMAKE)
+    program(path / "nvcc", "")
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}{os.environ['PATH']}")
     return path
 
@@ -332,6 +333,7 @@ def test_the_library_is_built_for_one_chip_and_laid_beside_its_binding(folders: 
     assert "-DGGML_CUDA=ON" in configure
     assert "-DCMAKE_CUDA_ARCHITECTURES=90-real" in configure
     assert "-DGGML_CUDA_NCCL=OFF" in configure
+    assert "-DGGML_CUDA_NO_VMM=ON" in configure
     assert f"--build {folders.build} --target llama --parallel" in compile_all
     assert files_of(folders.libraries) == {"libllama.so", "libllama.so.0.5"}
     assert (folders.libraries / "libllama.so").is_symlink()
