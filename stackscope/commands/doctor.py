@@ -97,16 +97,15 @@ def _checks(
             name="Library",
             holds=False,
             value=failure.message,
-            remedy=failure.remedy,
+            remedy=failure.remedy or f"Build it again: {examinations.rebuild()}",
             is_needed=True,
         )
     summary, refusal = _model(model)
     if summary is not None:
         yield from examinations.of_model(summary, machine)
     elif refusal is not None:
-        yield Check(
-            topic="Model", name="Model", holds=False, value=refusal.message, remedy=refusal.remedy, is_needed=True
-        )
+        remedy = refusal.remedy or "Name another model: --model."
+        yield Check(topic="Model", name="Model", holds=False, value=refusal.message, remedy=remedy, is_needed=True)
     if summary is not None:
         path = Path(summary.path)
         yield from of_ceilings(path, facts, named=model, now=datetime.now().astimezone())

@@ -42,6 +42,21 @@ FASTER_INSTRUCTIONS: Final = {
 """Instruction sets that inference gains from: the kernel's name for each, and the library's."""
 
 
+MAPPING: Final = {
+    True: ("Memory mapping", "yes", True, None),
+    False: (
+        "Memory mapping", "weights are read into memory", False, "Nothing to do: loading a model takes longer for it.",
+    ),
+}  # fmt: skip
+LOCKING: Final = {
+    True: ("Memory locking", "yes", True, None),
+    False: (
+        "Memory locking", "the system may swap weights out", False, "Nothing to do as long as enough memory is free.",
+    ),
+}  # fmt: skip
+SMALLER_CONTEXT: Final = "Ask for fewer --context tokens or --slots, or a smaller --kv-type."
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
@@ -177,9 +192,8 @@ def of_library(facts: LibraryFacts, machine: Host) -> Iterator[Check]:
         yield check("Flash attention", "yes; a quantised V cache needs it")
     yield check("Sequences", f"{facts.max_sequences} at most: slots and cached prefixes together")
     yield _openmp(facts)
-    yield check("Memory mapping", "yes" if facts.mmap else "weights are read into memory", facts.mmap)
-    locked = "yes" if facts.mlock else "the system may swap weights out"
-    yield check("Memory locking", locked, facts.mlock)
+    yield check(*MAPPING[facts.mmap])
+    yield check(*LOCKING[facts.mlock])
     rpc = "yes" if facts.rpc else "this build computes on devices of this machine only"
     yield check("Remote workers", rpc, facts.rpc, None if facts.rpc else f"To have it: {rebuild('-DGGML_RPC=on')}")
 
@@ -252,7 +266,7 @@ def of_model(model: ModelSummary, machine: Host) -> Iterator[Check]:
     try:
         context = sizing.resolve(settings, model, usable_threads=openmp.usable_cores())
     except ToggleRefusedError as error:
-        yield check("Default context", error.message, False, error.remedy)
+        yield check("Default context", error.message, False, error.remedy or SMALLER_CONTEXT)
         return
     cell = units.data_size(sizing.kv_bytes_per_cell(settings, model))
     total = sizing.memory_estimate(settings, context, model)
@@ -262,7 +276,7 @@ def of_model(model: ModelSummary, machine: Host) -> Iterator[Check]:
         f"{units.data_size(total)} beside the weights: {units.count(context.n_ctx)} KV cells of {cell}, "
         f"{units.count(context.n_outputs_max)} output rows",
         fits,
-        None if fits else "Ask for fewer --context tokens or --slots, or a smaller --kv-type.",
+        None if fits else SMALLER_CONTEXT,
     )
 
 
@@ -282,7 +296,8 @@ def _settings() -> Check:
             return check(holds=True, value=f"none; {config.user_settings_file()} would be read")
         n_settings = len(config.read_settings(path))
     except StackscopeError as error:
-        return check(holds=False, value=error.message, remedy=error.remedy, is_needed=True)
+        remedy = error.remedy or "Correct it, or name another file with STACKSCOPE_CONFIG."
+        return check(holds=False, value=error.message, remedy=remedy, is_needed=True)
     except OSError as error:  # of a folder that may not be entered
         value = f"{error.filename}: {error.strerror}"
         return check(holds=False, value=value, remedy="Give a file with STACKSCOPE_CONFIG.", is_needed=True)

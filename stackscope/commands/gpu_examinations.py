@@ -59,7 +59,7 @@ def ask_gpus(command: Sequence[str] | None = None) -> GpuFacts:
     except subprocess.TimeoutExpired:
         return _failed(f"The NVIDIA driver did not answer within {PATIENCE_S} s.", nvml.CHECK)
     except OSError as error:
-        return _failed(f"The NVIDIA driver cannot be asked: {error.strerror or error}.", None)
+        return _failed(f"The NVIDIA driver cannot be asked: {error.strerror or error}.", nvml.CHECK)
     if answer.returncode < 0:
         name = signal.Signals(-answer.returncode).name
         return _failed(f"The NVIDIA driver's library ended the process that asked it ({name}).", nvml.CHECK)
@@ -67,7 +67,7 @@ def ask_gpus(command: Sequence[str] | None = None) -> GpuFacts:
         return msgspec.json.decode(answer.stdout, type=GpuFacts)
     except msgspec.DecodeError:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return _failed(f"The NVIDIA driver cannot be asked: {last or 'no answer came'}.", None)
+        return _failed(f"The NVIDIA driver cannot be asked: {last or 'no answer came'}.", nvml.CHECK)
 
 
 def _failed(problem: str, remedy: str | None) -> GpuFacts:
@@ -83,15 +83,16 @@ def of_gpus(facts: GpuFacts, machine: Host) -> Iterator[Check]:
         value = reading.problem
         if others:
             value += f" GPUs of other kinds ({', '.join(others)}) are not read."
-        yield Check(topic="GPUs", name="NVIDIA driver", holds=False, value=value, remedy=reading.remedy)
+        remedy = reading.remedy or nvml.CHECK
+        yield Check(topic="GPUs", name="NVIDIA driver", holds=False, value=value, remedy=remedy)
         return
     version = f"version {facts.driver}" if facts.driver is not None else "does not tell its version"
     value = f"{version}, asked through nvidia-ml-py {facts.binding}"
     yield Check(topic="GPUs", name="NVIDIA driver", holds=True, value=value)
     if not reading.gpus:
         value = "the driver sees none"
-        remedy = "See what nvidia-smi says; in a container, start that with --gpus all."
-        yield Check(topic="GPUs", name="GPUs", holds=False, value=value, remedy=remedy)
+        look = "See what nvidia-smi says; in a container, start that with --gpus all."
+        yield Check(topic="GPUs", name="GPUs", holds=False, value=value, remedy=look)
         return
     cost = f"{units.milliseconds(reading.took_ns)}, {units.milliseconds(reading.cost_ns)} of CPU"
     yield Check(topic="GPUs", name="One round", holds=True, value=f"of readings takes {cost}")

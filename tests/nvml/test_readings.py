@@ -164,6 +164,7 @@ def test_mig_is_read_per_instance_or_not_at_all(machine: Machine) -> None:
 
 @pytest.mark.parametrize("memory", [{}, {"memory_total": 0}], ids=["not supported", "total is 0"])
 def test_unified_memory_is_the_machines_own(machine: Machine, memory: dict[str, object]) -> None:
+    """Case 55: memory that is not supported, or of which there is none."""
     machine.run_process(4242)
     found = only(machine.read({**driver(1), **gb10(**memory)}, (0,))[0])
     assert found.is_memory_shared
@@ -180,6 +181,7 @@ def test_unified_memory_is_the_machines_own(machine: Machine, memory: dict[str, 
 
 
 def test_a_stated_bandwidth_fills_in_for_one_that_is_not_told(machine: Machine) -> None:
+    """Case 56: what the driver does not tell can be stated."""
     found = only(machine.read({**driver(1), **gb10()}, (0,), peak=273e9)[0])
     assert (found.peak_bytes_per_s, found.peak_from) == (273e9, "stated")
     assert found.why("peak_bytes_per_s") is None
@@ -218,6 +220,7 @@ def test_wsl_says_little_and_its_memory_is_not_taken_for_shared(machine: Machine
 def test_peak_bandwidth_comes_from_clock_and_bus(
     machine: Machine, changes: dict[str, object], peak: float | None, words: str
 ) -> None:
+    """Case 56: by the formula, else unknown with the reason."""
     found = only(machine.read({**driver(1), **h100(**changes)}, (0,))[0])
     assert found.peak_bytes_per_s == peak
     assert words in (found.peak_from or found.why("peak_bytes_per_s") or "")
@@ -231,7 +234,7 @@ def test_a_name_that_is_not_utf_8_is_still_a_name(machine: Machine) -> None:
 
 
 def test_processes_of_another_namespace_are_not_taken_for_the_engine(machine: Machine) -> None:
-    """The engine is process 1 of its container, and the host's process 1 computes on the GPU too."""
+    """Case 53: the engine is process 1 of its container, and the host's process 1 computes on the GPU too."""
     machine.run_process(1)
     scenario = {**driver(1), **h100(processes=f"999999:{2 * GIB};1:{GIB}")}
     found = only(machine.read(scenario, (0,), use=EngineUse(pid=1))[0])
@@ -245,6 +248,7 @@ def test_processes_of_another_namespace_are_not_taken_for_the_engine(machine: Ma
 
 
 def test_in_a_namespace_of_its_own_no_process_id_is_matched(machine: Machine) -> None:
+    """Case 53: no number is matched by chance."""
     machine.run_process(77)
     machine.enter_namespace("pid:[4026532500]")
     found = only(machine.read({**driver(1), **h100(processes=f"77:{GIB}")}, (0,), use=EngineUse(pid=77))[0])

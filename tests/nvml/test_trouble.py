@@ -53,6 +53,7 @@ def several(reading: GpuReading) -> tuple[GpuSample, ...]:
     ],
 )
 def test_a_driver_that_does_not_start_is_one_sentence(machine: Machine, code: int, problem: str, remedy: str) -> None:
+    """Case 51: versions that do not match, a driver that is not loaded, and other failures to start."""
     for reading in machine.read({**driver(1), **h100(), "library.nvmlInitWithFlags": code}, (0, 100)):
         assert reading.gpus is None
         assert (reading.problem, reading.remedy) == (problem, remedy)
@@ -66,6 +67,7 @@ def test_a_driver_that_cannot_count_is_one_sentence(machine: Machine) -> None:
 
 
 def test_without_a_library_there_are_no_gpus(bare_machine: Machine) -> None:
+    """Case 51: the library is absent."""
     [reading] = bare_machine.read({}, (0,))
     assert reading.gpus == ()
     assert reading.problem == "There is no NVIDIA driver here: libnvidia-ml.so.1 is not found."
@@ -78,6 +80,7 @@ def test_a_driver_without_gpus_is_no_problem(machine: Machine) -> None:
 
 
 def test_one_gpu_that_does_not_open_takes_nothing_from_the_others(machine: Machine) -> None:
+    """Case 50: the third of four fails, and the fourth has no fan."""
     scenario = {**driver(4), **a10(0), **a10(1), **a10(2), **a10(3, nvmlDeviceGetFanSpeed=3)}
     scenario["gpu.2.nvmlDeviceGetHandleByIndex_v2"] = "999,999,0"
     first, soon, at_30_s, at_90_s = machine.read(scenario, (0, 1, 30, 90))
@@ -95,7 +98,7 @@ def test_one_gpu_that_does_not_open_takes_nothing_from_the_others(machine: Machi
 
 
 def test_a_lost_gpu_is_not_touched_again_until_the_library_starts_afresh(machine: Machine) -> None:
-    """Every further call on the old handle would end the process."""
+    """Case 49: every further call on the old handle would end the process."""
     scenario = {**driver(2), **h100(0), **h100(1, calls_until_lost=NOT_FOR_LONG, back_at_initialisation=3)}
     readings = machine.read(scenario, (0, 1, 2, 29, 31, 40, 95, 96))
     for reading in readings[:-2]:
@@ -150,6 +153,7 @@ def test_a_library_that_does_not_start_again_is_tried_again(machine: Machine) ->
 
 
 def test_gpm_that_is_claimed_and_then_fails_is_not_asked_again(machine: Machine) -> None:
+    """Case 60: support is claimed, and the sample fails."""
     scenario = {**driver(1), **h100(nvmlGpmSampleGet="3,abort")}
     for reading in machine.read(scenario, (0, 0.2, 0.4, 30)):
         found = only(reading)
@@ -175,6 +179,7 @@ def test_gpm_without_the_rights_says_which(machine: Machine) -> None:
 
 
 def test_each_metric_has_a_status_of_its_own(machine: Machine) -> None:
+    """Case 60: not a number, refused, and out of range."""
     scenario = {**driver(1), **h100(gpm_10="nan", gpm_status_5=3, gpm_2=250, gpm_3=100.4, gpm_status_60=15)}
     found = only(machine.read(scenario, (0, 0.2))[1])
     assert found.is_gpm_live
@@ -188,7 +193,7 @@ def test_each_metric_has_a_status_of_its_own(machine: Machine) -> None:
 
 
 def test_gpm_samples_are_never_too_close(machine: Machine) -> None:
-    """At ticks of 50 ms every second or third takes a sample, and the others keep what is known."""
+    """Case 60: at ticks of 50 ms every second or third takes a sample, and the others keep what is known."""
     scenario = {**driver(1), **h100(gpm_10="10,20,30,40,50", nvmlGpmSampleGet="0,0,0,0,abort")}
     times = (0, 0.05, 0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
     shares = [only(r).dram_share for r in machine.read(scenario, times)]
@@ -290,6 +295,7 @@ def test_the_shell_package_does_not_write_on_the_screen(machine: Machine) -> Non
 
 
 def test_a_slow_driver_delays_its_own_thread_alone(machine: Machine) -> None:
+    """Case 58: every call sleeps for 500 ms."""
     done = machine.run("tests.nvml.slow", scenario={**driver(1), **h100(), "all.sleep_ms": 500})
     assert done.returncode == 0, done.stderr
     longest_ms, looks, answered = done.stdout.split()

@@ -79,6 +79,27 @@ def test_a_gpu_build_is_not_credited_with_what_was_not_seen() -> None:
     assert named(checks, "Flash attention").holds is None
 
 
+def test_every_no_about_a_build_has_a_remedy() -> None:
+    poor = library(mmap=False, mlock=False, system_info="CPU : AVX2 = 0 |")
+    names = {check.name for check in poor if check.holds is False}
+    assert names == {"Instructions", "GPU offload", "OpenMP", "Memory mapping", "Memory locking", "Remote workers"}
+    assert all(check.remedy for check in poor if check.holds is False)
+
+
+@pytest.mark.parametrize("code", ["import os; os.abort()", "print('{}')", "raise SystemExit(3)"])
+def test_every_no_of_a_report_has_a_remedy(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a library, a driver and a model that are none."""
+    monkeypatch.setenv("STACKSCOPE_CACHE", str(tmp_path))
+    asked = [sys.executable, "-c", code]
+    silent = [sys.executable, "-c", "pass"]
+    verb.doctor(json=True, model="no such model", library_command=asked, gpu_command=silent)
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {"Library", "NVIDIA driver", "Model"} <= {check["name"] for check in checks if check["holds"] is False}
+    assert [check for check in checks if check["holds"] is False and not check["remedy"]] == []
+
+
 def test_a_build_that_leaves_instructions_unused_is_named() -> None:
     assert named(library(), "Instructions").holds
     machine = msgspec.structs.replace(MACHINE, instructions=frozenset({"avx2", "fma", "avx512f"}))

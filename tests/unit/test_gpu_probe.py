@@ -70,6 +70,7 @@ def finished(gpus: BackgroundGpus, probe: Probe) -> None:
 
 
 def test_nobody_waits_for_the_driver() -> None:
+    """Case 58: whoever reads has an answer at once."""
     clock = Clock()
     probe = Probe(reading(0), reading(0))
     gpus = started(clock, probe)
