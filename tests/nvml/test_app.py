@@ -77,7 +77,10 @@ def test_a_played_gpu_follows_the_steps_of_the_engine(tmp_path: Path, draft: boo
     energies = [gpu.energy_j for gpu in gpus if gpu.energy_j is not None]
     assert energies == sorted(energies)
     assert energies[-1] > energies[0]
-    assert all(sample.engine_cpu_ns for sample in session.hardware)
+    *readings, last = session.hardware
+    assert all(sample.engine_cpu_ns for sample in readings)
+    # The engine may end before the sampler does.
+    assert last.engine_cpu_ns or last.unknown["engine_cpu_ns"] == "the engine process has ended"
 
 
 def _modelled(session: Session) -> float:
