@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from stackscope.commands.interrupts import end_at_once
 
 
 def main() -> None:
     """Run the command line; ends by SystemExit."""
-    try:
-        from stackscope import cli
+    end_at_once()  # Before the imports that take most of the time until a verb begins.
+    from stackscope import cli
 
-        cli.main()
-    except KeyboardInterrupt:  # while modules are imported: what comes after has answers of its own
-        sys.exit(130)
+    cli.main()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import msgspec
 
 from stackscope.analysis.explainer import Explainer
 from stackscope.analysis.summary import RunSummary
-from stackscope.commands.interrupts import SIGNALLED, Interrupts
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, told_when_interrupted
 from stackscope.commands.progress import Progress
 from stackscope.engine import wire
 from stackscope.engine.allowances import Allowances
@@ -66,6 +66,16 @@ class _Session:
         self._interrupts = Interrupts()
 
     def run(self) -> int:
+        with told_when_interrupted(self._what_is_left):
+            return self._serve()
+
+    def _what_is_left(self) -> str:
+        """What a signal leaves that the run does not end in order for: the first while loading, or else the second."""
+        if self._recorder is not None:
+            return f"what ran until then is in {self._recorder.path}."
+        return "nothing was recorded."
+
+    def _serve(self) -> int:
         options = self._options
         if self._destination is not None:
             check_destination(self._destination)

@@ -291,6 +291,12 @@ def run_session(args: argparse.Namespace, inbox: Inbox, outbox: Outbox, listener
     return 0
 
 
+def leave_ending_to_parent() -> None:
+    """Ignore the signals that ask to end: they reach the parent as well, which decides."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when the thread of `parent` that started it ends; that must be its main thread.
 
@@ -310,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--engine", default="stackscope.engine.loop:Engine", help=argparse.SUPPRESS)
     parser.add_argument("--traffic", default="stackscope.workload.traffic:Traffic", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide, also when somebody signals all.
+    leave_ending_to_parent()
     faulthandler.enable(all_threads=False)
     if args.parent is not None:
         die_with(args.parent)

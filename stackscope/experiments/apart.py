@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import msgspec
 
 from stackscope.engine.openmp import usable_cores
 from stackscope.engine.wire import Failed, failure_of
-from stackscope.engine.worker import EXIT_BUG, die_with
+from stackscope.engine.worker import EXIT_BUG, die_with, leave_ending_to_parent
 from stackscope.errors import EngineError, StackscopeError, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def serve(about: str | None, kind: type[T], work: Callable[[T, Say], None]) -> N
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--parent", type=int, help="process to die with")
     args = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide.
+    leave_ending_to_parent()
     faulthandler.enable(all_threads=False)
     if args.parent is not None:
         die_with(args.parent)

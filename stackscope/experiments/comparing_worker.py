@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stackscope.engine.wire import failure_of
+from stackscope.engine.worker import leave_ending_to_parent
 from stackscope.errors import StackscopeError
 from stackscope.experiments.apart import Refused
 from stackscope.experiments.comparing import compare
@@ -29,7 +29,7 @@ def answer(paths: Sequence[str]) -> Answer:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ending is the parent's to decide.
+    leave_ending_to_parent()
     with suppress(OSError):
         os.nice(19)  # An engine may run beside it, and be measured.
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer(sys.argv[1:])))

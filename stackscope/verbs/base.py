@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 import typer
 
+from stackscope.commands.interrupts import raising, status_of
 from stackscope.errors import StackscopeError, UsageError
 from stackscope.options import OPTIONS, field_defaults, field_types
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from stackscope.options import Option
-
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
 
 GONE: Final = 1
 """Exit code when whoever read the output has gone, as `head` does."""
@@ -44,12 +42,19 @@ Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that
 def reporting() -> Iterator[None]:
     """Turn the failures a user can meet into one line on stderr and an exit code; anything else is a bug and shows."""
     try:
+        with raising(), _reporting_failures():
+            yield
+            sys.stdout.flush()
+    except KeyboardInterrupt as error:
+        raise typer.Exit(status_of(error)) from None
+
+
+@contextlib.contextmanager
+def _reporting_failures() -> Iterator[None]:
+    try:
         yield
-        sys.stdout.flush()
     except StackscopeError as error:
         raise typer.Exit(told(error)) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise typer.Exit(GONE) from None
     except OSError as error:

@@ -108,11 +108,12 @@ class TestQuitting:
             assert of_type(rest_of(engine), Footer)[0].reason == "interrupted"
             assert is_gone_within(engine.pid, 0)
 
-    def test_ctrl_c_does_not_reach_it(self) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_a_signal_to_all_processes_does_not_end_it(self, number: signal.Signals) -> None:
         with start("fake:step_us=300", requests=ENDLESS) as engine:
             begin(engine)
             assert os.getsid(engine.pid) == engine.pid != os.getsid(0)
-            os.kill(engine.pid, signal.SIGINT)
+            os.kill(engine.pid, number)
             assert until_step(engine, 500)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from stackscope.cli import app
-from stackscope.commands.interrupts import SIGNALS, Interrupts, told_when_interrupted
+from stackscope.commands import interrupts as module
+from stackscope.commands.interrupts import SIGNALS, Interrupted, Interrupts, raising, told_when_interrupted
+from stackscope.verbs.base import reporting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +23,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
+def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(module, "BURST_S", 0.0)
     before = {number: signal.getsignal(number) for number in SIGNALS}
     yield
     for number, handler in before.items():
@@ -34,6 +40,56 @@ def test_the_first_is_noted_and_the_second_interrupts(number: signal.Signals) ->
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         assert interrupts.received is number
+
+
+def test_a_burst_is_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 10.0
+    monkeypatch.setattr(module, "BURST_S", 0.25)
+    monkeypatch.setattr(module, "_bursts", module._Bursts(lambda: now_s))
+    with Interrupts() as interrupts:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):  # As `timeout` sends them, and a terminal.
+            signal.raise_signal(number)
+            now_s += 0.05
+        assert interrupts.received is signal.SIGTERM
+    with raising():
+        signal.raise_signal(signal.SIGINT)  # Still the same burst, after the loop has ended in order.
+        now_s += 0.2
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_where_nothing_looks_at_it_a_signal_is_an_exception_that_a_verb_tells(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, reporting():
+        signal.raise_signal(number)
+    assert ended.value.exit_code == 128 + number
+    how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert capsys.readouterr().err == ("" if number == signal.SIGINT else f"stackscope: {how}.\n")
+    with pytest.raises(typer.Exit) as ended, reporting(), told_when_interrupted(lambda: "all is kept."):
+        signal.raise_signal(number)
+    assert ended.value.exit_code == 128 + number
+    assert capsys.readouterr().err == f"stackscope: {how}: all is kept.\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("module_name", ["typer", "stackscope.verbs.models"])
+def test_a_signal_while_modules_are_imported_is_told(number: signal.Signals, module_name: str) -> None:
+    """Before there is a verb, when nothing has been begun."""
+    raising_on_import = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module_name!r}:\n"
+        f"            signal.raise_signal({int(number)})\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from stackscope.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", raising_on_import], capture_output=True, text=True, timeout=60)
+    told = "" if number == signal.SIGINT else f"stackscope: ended by {number.name}.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", told)
 
 
 def test_handlers_come_back() -> None:
