@@ -10,7 +10,6 @@ import glob
 import hashlib
 import re
 import time
-from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
@@ -27,16 +26,17 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils import WeakFileLock, build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
+from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
 
 from stackscope import units
 from stackscope.errors import DownloadError, ModelFileError, UsageError
-from stackscope.model.files import PARTIAL_SUFFIX, is_disk_full, require_room, shown
+from stackscope.model.download_place import alone, cannot_store, folders_of
+from stackscope.model.files import PARTIAL_SUFFIX, require_room, shown
 from stackscope.model.header import read_header
 from stackscope.model.hub_files import HubFile, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 Stage: TypeAlias = Literal["download", "verify"]
 OnProgress: TypeAlias = "Callable[[Stage, int, int], None]"
@@ -45,7 +45,6 @@ OnProgress: TypeAlias = "Callable[[Stage, int, int], None]"
 CHUNK_BYTES: Final = 1 << 20
 ATTEMPTS: Final = 5
 """Tries without a single byte of progress before giving up."""
-LOCK_WAIT_S: Final = 0.2
 
 _LOG_IN: Final = "Log in with hf auth login, or set HF_TOKEN to a token that may read it."
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -94,7 +93,7 @@ def fetch(
     `sha256` is required of the file when given; else the Hub's own, where it states one. `endpoint`: `None` is what
     HF_ENDPOINT names, else the Hub. Raises `UsageError` for a malformed checksum or endpoint, `DownloadError` with a
     sentence for every way the transfer can fail. What was received of a broken transfer is kept, and the next call
-    continues there.
+    continues there; where nothing was, no folder is left either.
     """
     if sha256 is not None and not _SHA256.fullmatch(sha256.lower()):
         raise UsageError("A SHA-256 has 64 hexadecimal digits.", remedy="Give it in full with --sha256.")
@@ -103,13 +102,12 @@ def fetch(
     if constants.HF_HUB_OFFLINE:
         return run.offline()
     try:
-        run.place.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(run.place):
+        with folders_of(run.place), alone(run.place):
             return run.online()
     except (HTTPError, HFValidationError) as error:
         raise _sentence(error, wanted, hub) from error
     except OSError as error:
-        raise _cannot_store(run.place, error) from error
+        raise cannot_store(run.place, error) from error
 
 
 class _Fetch:
@@ -192,7 +190,7 @@ class _Fetch:
     def _origin(self) -> _Origin | None:
         try:
             return msgspec.json.decode(self.note.read_bytes(), type=_Origin)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, msgspec.DecodeError, RecursionError):
             return None
 
     def _local(self) -> Path | None:
@@ -310,19 +308,6 @@ class _Fetch:
             self.on_progress(stage, done, total)
 
 
-@contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Hold the lock of a file; two processes appending to one part file would spoil it."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(WeakFileLock(place.with_name(f".{place.name}.lock"), timeout=LOCK_WAIT_S))
-        except TimeoutError:
-            raise DownloadError(
-                f"Another process is downloading {shown(place.name)}.", remedy="Wait for it to end."
-            ) from None
-        yield
-
-
 def _require_address(hub: str) -> str:
     try:
         parts = urlsplit(hub)
@@ -333,14 +318,6 @@ def _require_address(hub: str) -> str:
         remedy = "For example: https://huggingface.co."
         raise UsageError(f"The Hub's address, {hub!r}, is not a web address; HF_ENDPOINT sets it.", remedy=remedy)
     return hub
-
-
-def _cannot_store(place: Path, error: OSError) -> DownloadError:
-    if is_disk_full(error):
-        remedy = "Free some space: the next try continues where this one stopped."
-        return DownloadError(f"There was no room left for {shown(place)}.", remedy=remedy)
-    remedy = "Choose another cache folder with STACKSCOPE_CACHE."
-    return DownloadError(f"{shown(place)} cannot be written: {error.strerror or error}.", remedy=remedy)
 
 
 def _status(error: HTTPError) -> int | None:

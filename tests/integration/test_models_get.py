@@ -16,6 +16,7 @@ from stackscope.errors import DownloadError, UsageError
 from stackscope.model import download
 from stackscope.model.catalog import bundled_target, catalogue
 from stackscope.model.download import CHUNK_BYTES, Downloaded, fetch
+from stackscope.model.download_place import alone
 from stackscope.model.hub_files import parse, place_of
 from tests.integration.stub_hub import HubState, stub_hub
 from tests.unit.gguf_builder import gguf_bytes, keys
@@ -243,6 +244,22 @@ def test_refusals(hub: tuple[str, HubState], cache: Path, status: int, code: str
     assert leftovers(cache) == set()
 
 
+def test_what_fails_leaves_no_folders(hub: tuple[str, HubState], cache: Path) -> None:
+    address, state = hub
+    state.files["/owner/repo/resolve/main/page.gguf"] = b"<html>" * 100
+    for name in ("owner/repo/none.gguf", "nobody/nothing/deep/er/none.gguf", "owner/repo/page.gguf"):
+        with pytest.raises(DownloadError):
+            get(address, name)
+        assert not cache.exists()
+    with pytest.raises(DownloadError):
+        get("http://127.0.0.1:9")
+    assert not cache.exists()
+    get(address)
+    with pytest.raises(DownloadError):
+        get(address, "owner/repo/sub/none.gguf")
+    assert place_of(parse(NAME)).is_file()
+
+
 def test_a_refusal_in_the_middle_is_not_tried_again(hub: tuple[str, HubState]) -> None:
     address, state = hub
     state.get_status = 403
@@ -321,7 +338,7 @@ def test_two_processes_do_not_write_one_part_file(hub: tuple[str, HubState]) -> 
     address, _ = hub
     place = place_of(parse(NAME))
     place.parent.mkdir(parents=True)
-    with download._alone(place), pytest.raises(DownloadError, match="Another process is downloading"):
+    with alone(place), pytest.raises(DownloadError, match="Another process is downloading"):
         get(address)
     assert get(address).sha256 == DIGEST
 

@@ -22,7 +22,7 @@ HOME_OF: Final[dict[str, tuple[str, ...]]] = {
     "psutil": ("hardware/host.py", "hardware/sampler.py"),
     "pynvml": ("hardware/nvml",),
     "textual": ("tui/",),
-    "huggingface_hub": ("model/download.py",),
+    "huggingface_hub": ("model/download",),
     "jinja2": ("workload/",),
     "zstandard": ("session/", "workload/"),
     "typer": ("cli.py", "verbs/"),
