@@ -171,6 +171,11 @@ def _notes(case: Case, asked: Asked) -> list[str]:
             notes.append("Arithmetic of attention over the context is left out: it needs the geometry of a file.")
     elif isinstance(model, Exact) and model.ledger.is_sparse:
         notes.append("Drafts wake more experts: independent routing is assumed, and related tokens wake fewer.")
+    notes += [
+        f"The {whose} was made for contexts of {units.counted(most, 'token')} at most: it runs with none longer."
+        for whose, one in (("model", model), ("draft model", case.draft))
+        if isinstance(one, Exact) and case.context is not None and case.context > (most := one.ledger.model.context) > 0
+    ]
     for what, value, option in (
         ("bandwidth", case.machine.bandwidth, "--bandwidth"), ("arithmetic", case.machine.flops, "--flops"),
     ):  # fmt: skip

@@ -15,6 +15,8 @@ from stackscope.commands import quantities
 from stackscope.commands.explain import gpu
 from stackscope.commands.explain_options import TOLD, Asked
 from stackscope.errors import UsageError
+from stackscope.model.catalog import resolve
+from stackscope.model.spec import load_spec
 from stackscope.report.roofline_plot import Point, plot
 
 GOLDEN: Final = Path(__file__).parent.parent / "golden"
@@ -194,6 +196,18 @@ def test_a_gpu_is_found_by_words_that_only_it_has() -> None:
     assert gpu("h200").names == ("NVIDIA H200",)
     assert gpu("H100 pcie").names == ("NVIDIA H100 PCIe",)
     assert gpu("L4").names == ("NVIDIA L4",)
+
+
+def test_a_context_beyond_that_of_a_model_is_said() -> None:
+    given = ("--model", "lab-target-f16", "--gpu", "H200", "--draft-length", "2", "--draft-model", "lab-draft-f16")
+    most = load_spec(resolve("lab-target-f16")).context
+    assert not any("was made for" in note for note in document(*given, "--context", f"{most}")["notes"])
+    beyond = [note for note in document(*given, "--context", f"{most + 1}")["notes"] if "was made for" in note]
+    assert [note.partition(" of ")[0] for note in beyond] == [
+        "The model was made for contexts",
+        "The draft model was made for contexts",
+    ]
+    assert f"{most:,} tokens at most" in beyond[0]
 
 
 def test_every_option_is_told() -> None:
