@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
-from stackscope import units
 from stackscope.errors import UsageError, WorkloadError
+from stackscope.model.ggml_types import BY_NAME
 from stackscope.options import (
     KEYS,
     OPTIONS,
@@ -28,6 +27,7 @@ from stackscope.options import (
 )
 from stackscope.remarks import without_effect
 from stackscope.toggles import ORDERED, EngineConfig, Sampling
+from stackscope.toml_file import read_toml
 from stackscope.workload.spec import BUILT_INS, Length, WorkloadSpec, parse_length, validate
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def resolve(
     typed = _layer(_from_options(options))
     given |= typed
     _check_order(given)
+    _check_v_cache(given)
     try:
         built = _build({key: item.value for key, item in given.items()}, default_requests)
     except WorkloadError as error:
@@ -111,6 +112,18 @@ def _check_order(given: Mapping[str, Given]) -> None:
         if isinstance(low, int) and isinstance(high, int) and low > high:
             told = " and ".join(f"{_origin(key, given)} is {value}" for key, value in zip(keys, values, strict=True))
             raise UsageError(f"{told}, and the first may not be above the second.", remedy="Change one of them.")
+
+
+def _check_v_cache(given: Mapping[str, Given]) -> None:
+    """Refuse a quantised V cache without flash attention, which no model can have. Raises `UsageError`."""
+    keys = ("engine.kv_type_v", "engine.flash_attention")
+    kind, has_flash = (given[key].value if key in given else field_defaults()[key] for key in keys)
+    if BY_NAME[str(kind)].is_quantized and not has_flash:
+        raise UsageError(
+            f"{_origin(keys[0], given)} is {kind}, and a quantised V cache needs flash attention, which "
+            f"{_origin(keys[1], given)} switches off.",
+            remedy="Leave that out, or add --kv-type-v f16.",
+        )
 
 
 def _origin(key: str, given: Mapping[str, Given]) -> str:
@@ -150,31 +163,9 @@ def user_settings_file() -> Path:
     return platformdirs.user_config_path("stackscope", appauthor=False) / FILE_NAME
 
 
-MOST_BYTES: Final = 1 << 20
-"""A longer file of settings is none."""
-
-
-def _text_of(path: Path) -> str:
-    """A file's text, whatever kind of file it is; but none that goes on and on. Raises `UsageError`, `OSError`."""
-    with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise UsageError(f"{path} is longer than {units.data_size(MOST_BYTES)}: it holds something else than settings.")
-    return raw.decode("utf-8")
-
-
 def read_settings(path: Path) -> dict[str, Given]:
     """The settings in a TOML file, by `section.field`. Raises `UsageError` with the file and the key at fault."""
-    try:
-        content = tomllib.loads(_text_of(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file in UTF-8.") from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UsageError(f"The settings file {path} cannot be read: {reason}.", remedy="Check the path.") from None
-
+    content = read_toml(path, called="The settings file ")
     settings: dict[str, Given] = {}
     several: set[str] = set()
     for section, fields in content.items():

@@ -5,7 +5,20 @@ An exception outside this family reaching the command line is a bug and shows a 
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
+
+LONGEST_WORD: Final = 300
+"""Characters of a word that are told whole: long paths are shorter, and a value of thousands hides its sentence."""
+
+
+def one_line(text: str) -> str:
+    """A text for a message of one line, whatever names and values of others it holds.
+
+    What would move the terminal is replaced, and of words that go on and on both ends are kept.
+    """
+    printable = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}…{word[0][-100:]}", printable)
 
 
 class StackscopeError(Exception):
@@ -15,6 +28,7 @@ class StackscopeError(Exception):
     """What the process exits with when this ends it."""
 
     def __init__(self, message: str, *, remedy: str | None = None, setting: str | None = None) -> None:
+        message = one_line(message)
         super().__init__(message)
         self.message = message
         self.remedy = remedy

@@ -139,9 +139,11 @@ def plan_of(given: Mapping[str, object], asked: AblateOptions, *, config: Path |
 def blocks_of(n: int | None, minutes: float | None, *, is_quick: bool) -> Blocks:
     """How often everything is repeated. Raises `UsageError`."""
     if n is not None and not 2 <= n <= 1_000:
-        raise UsageError(f"{n} blocks give no interval.", remedy="Give at least 2 --blocks.")
+        raise UsageError(f"There cannot be {n:,} blocks.", remedy="Give 2 to 1,000 --blocks: one has no interval.")
     if minutes is not None and not 0 < minutes <= 100_000:
-        raise UsageError(f"A limit of {minutes:g} minutes makes no sense.", remedy="Give a positive number.")
+        raise UsageError(
+            f"A limit of {minutes:g} minutes makes no sense.", remedy="Give a number above 0, up to 100,000."
+        )
     if minutes is not None and (n is not None or is_quick):
         what = "--quick has three blocks" if n is None else "--blocks says how many there are"
         raise UsageError(f"{what}, so that --minutes would do nothing.", remedy="Leave one out.")

@@ -117,8 +117,8 @@ def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | 
     configurations(base, axes)
     service = options.limits.service
     n_blocks = DEFAULT_BLOCKS if asked.blocks is None else asked.blocks
-    if n_blocks < 1:
-        raise UsageError(f"There is nothing in {n_blocks} blocks.", remedy="Give at least 1.")
+    if not 1 <= n_blocks <= 1_000:
+        raise UsageError(f"There cannot be {n_blocks:,} blocks.", remedy="Give 1 to 1,000 --blocks.")
     return SweepPlan(
         base=base,
         axes=axes,

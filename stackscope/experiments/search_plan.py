@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,6 +11,7 @@ from stackscope.experiments.plan import Blocks, Limits
 from stackscope.experiments.search_goals import Goals
 from stackscope.experiments.search_space import Axis, Configuration, configurations
 from stackscope.toggles import EngineConfig
+from stackscope.toml_file import read_toml
 from stackscope.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -58,13 +58,6 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def read_sweep(path: Path) -> SweepFile:
     """The sweep in a file. Raises `UsageError`, which names the file and what is wrong with it."""
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(content, SweepFile)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+        return msgspec.convert(read_toml(path), SweepFile)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is no sweep: {error}.", remedy="See profiles/sweeps for one.") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file in UTF-8.") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}.", remedy="Check the path.") from None

@@ -226,7 +226,7 @@ def _whole_lines(descriptor: int) -> list[bytes]:
 def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[Line]]:
     try:
         stored = msgspec.json.decode(lines[0], type=_Head)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SessionFileError(
             f"{path} is not what an experiment left behind: line 1 is no plan ({error}).",
             remedy="Begin anew in another folder.",
@@ -235,7 +235,7 @@ def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[Line]]:
     for number, line in enumerate(lines[1:], 2):
         try:
             results.append(msgspec.json.decode(line, type=Line))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise SessionFileError(
                 f"Line {number:,} of {path} cannot be read: {error}.",
                 remedy="Take that line out: what it held is done again when the experiment goes on.",

@@ -94,7 +94,10 @@ def plan(header: Header, megabytes: float) -> Plan:
             remedy=f"Ask for at least {math.ceil((at_first + per_step) / 1e6)} MB.",
         )
     if width > MAX_WIDTH:
-        raise UsageError(f"{units.number(megabytes)} MB is more than this model can be widened to.")
+        raise UsageError(
+            f"{units.data_size(megabytes * 1e6)} is more than this model can be widened to.",
+            remedy=f"Ask for at most {math.floor((at_first + per_step * (MAX_WIDTH - width_before) / STEP) / 1e6)} MB.",
+        )
     with open_model(header.path) as old:
         front = len(_front(header, old, _table(header, width), width, megabytes))
     return Plan(width_before, width, front + _section_bytes(header, width))

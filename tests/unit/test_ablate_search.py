@@ -175,7 +175,17 @@ def test_the_sweeps_that_ship_can_be_read() -> None:
     assert sizes == {"drafts": 42, "eight": 8}
 
 
-@pytest.mark.parametrize("content", ["axes = 3", "[axes]\nkv_type = 'f16'", "what = 1\n[axes]", "[axes", ""])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "axes = 3",
+        "[axes]\nkv_type = 'f16'",
+        "what = 1\n[axes]",
+        "[axes",
+        "",
+        pytest.param("x = " + "[" * 99_999, id="deep"),
+    ],
+)
 def test_a_file_that_is_no_sweep_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "broken.toml"
     path.write_text(content)

@@ -17,6 +17,8 @@ SPOILT: Final = {
     "empty": ("", "has no plan: it was ended before it began. Begin anew, with options, in this folder or another."),
     "head": ('{"type":"pl\n', "is not what an experiment left behind: line 1 is no plan ("),
     "line": (HEAD + '{"type":"run","x":\n', "Line 2 of {}/experiment.jsonl cannot be read: "),
+    "deep": (HEAD + "[" * 100_000 + "\n", "Line 2 of {}/experiment.jsonl cannot be read: "),
+    "deep head": ("[" * 100_000 + "\n", "is not what an experiment left behind: line 1 is no plan ("),
     "plan": (HEAD, "The plan on line 1 of {}/experiment.jsonl cannot be used: Object missing required field"),
     "version": (HEAD.replace('"format":1', '"format":9'), "is of another version of Stackscope (x). Begin anew"),
 }

@@ -104,6 +104,7 @@ def test_a_busy_machine_does_not_replace_what_a_quiet_one_said() -> None:
         lambda text: text.replace(b'"threads": 2', b'"threads": "two"'),
         lambda text: text.replace(b"2026-10-01T12:00:00+00:00", b"yesterday"),
         lambda text: b"\xff" + text,
+        lambda _: b"[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_one_sentence_and_measured_again(damage: Callable[[bytes], bytes]) -> None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.config import MOST_BYTES, read_settings
+from stackscope.config import read_settings
 from stackscope.errors import UsageError
 from stackscope.options import OPTIONS, RANGES, Option, field_types
-from tests.unit.test_config import refusal, refusal_with, settings
+from stackscope.toml_file import MOST_BYTES
+from tests.unit.test_config import refusal, refusal_with, resolved, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,12 +40,29 @@ if TYPE_CHECKING:
             "--slots is 20 and STACKSCOPE_SLOTS_MAX is 10, and the first may not be above the second."
             " Change one of them.",
         ),
+        (
+            {"kv_type": "q4_0", "flash_attention": False},
+            {},
+            "--kv-type is q4_0, and a quantised V cache needs flash attention, which --no-flash-attention switches off."
+            " Leave that out, or add --kv-type-v f16.",
+        ),
+        (
+            {"kv_type_v": "q8_0"},
+            {"FLASH_ATTENTION": "off"},
+            "--kv-type-v is q8_0, and a quantised V cache needs flash attention, which STACKSCOPE_FLASH_ATTENTION"
+            " switches off. Leave that out, or add --kv-type-v f16.",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused_by_the_names_that_were_given(
     options: dict[str, object], environment: dict[str, str], message: str
 ) -> None:
     assert refusal_with(environment, options=options) == message
+
+
+def test_a_quantised_k_cache_alone_needs_no_flash_attention() -> None:
+    given: dict[str, object] = {"kv_type": "q4_0", "kv_type_v": "f16", "flash_attention": False}
+    assert resolved(options=given).engine.kv_type_k == "q4_0"
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.targets[0] in RANGES], ids=lambda o: o.name)
@@ -68,3 +86,20 @@ def test_settings_that_go_on_and_on_are_refused(tmp_path: Path) -> None:
         read_settings(path)
     path.write_bytes(b"#" * MOST_BYTES)
     assert read_settings(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("x = " + "[" * 100_000, "is nested too deeply"),
+        ("x = " + "9" * 10_000, "holds a number with too many digits."),
+        ("[engine]\nslots = " + "9" * 40, "slots in [engine] must be a whole number from 1 to 255"),
+        ("[engine]\nslots = 1e400", "slots in [engine] must be a whole number, not inf."),
+        ("[engine]\nslots = 1\nslots = 2", "is not valid TOML: "),
+    ],
+    ids=["deep", "digits", "huge", "infinite", "twice"],
+)
+def test_a_settings_file_of_strange_values_is_one_sentence(content: str, says: str, tmp_path: Path) -> None:
+    told = refusal(settings(tmp_path, content))
+    assert says in told
+    assert "\n" not in told

@@ -58,7 +58,7 @@ def refused(*arguments: str) -> tuple[int, str]:
         (("sweep", "--over", "weights=Q8_0,Q9"), 2, "There is no type Q9"),
         (("sweep", "--over", "weights=Q8_0"), 2, "There is only one configuration"),
         (("sweep", "--over", "weights=F16,Q8_0", "--objectives", "fame"), 2, "fame"),
-        (("sweep", "--over", "weights=F16,Q8_0", "--blocks", "0"), 2, "There is nothing in 0 blocks"),
+        (("sweep", "--over", "weights=F16,Q8_0", "--blocks", "0"), 2, "There cannot be 0 blocks"),
         (("sweep", "--over", "weights=F16,Q8_0", "--folder", "{}/file"), 8, "cannot be used: Not a directory"),
         (("learn", "99"), 2, "There is no lesson 99"),
         (("learn", "1", "-o", "{}/file/x.json"), 1, "x.json"),

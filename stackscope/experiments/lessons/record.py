@@ -70,7 +70,7 @@ def read(path: Path) -> LessonRecord:
         record = msgspec.json.decode(path.read_bytes(), type=LessonRecord)
     except OSError as error:
         raise SessionFileError(f"{path} cannot be read: {error.strerror or error}.", remedy="Check the path.") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise SessionFileError(f"{path} is no record of a lesson: {error}.", remedy="Run the lesson anew.") from None
     if record.format != FORMAT:
         raise SessionFileError(f"{path} is of another version of Stackscope.", remedy="Run the lesson anew.")

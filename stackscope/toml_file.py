@@ -1,0 +1,41 @@
+"""Reading a file of settings in TOML, with a sentence for every way in which it can be none."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any, Final
+
+from stackscope import units
+from stackscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES: Final = 1 << 20
+"""A longer file of settings is none."""
+
+
+def read_toml(path: Path, *, called: str = "") -> dict[str, Any]:
+    """What a file holds. Raises `UsageError`, which names it; `called` stands before its path where it is not there."""
+    try:
+        return tomllib.loads(_text_of(path))
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file in UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+    except ValueError:  # Python reads no numbers of thousands of digits.
+        raise UsageError(f"{path} holds a number with too many digits.") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply: it holds something else than settings.") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"{called}{path} cannot be read: {reason}.", remedy="Check the path.") from None
+
+
+def _text_of(path: Path) -> str:
+    """A file's text, whatever kind of file it is; but none that goes on and on. Raises `UsageError`, `OSError`."""
+    with path.open("rb") as file:
+        raw = file.read(MOST_BYTES + 1)
+    if len(raw) > MOST_BYTES:
+        raise UsageError(f"{path} is longer than {units.data_size(MOST_BYTES)}: it holds something else than settings.")
+    return raw.decode("utf-8")
