@@ -31,7 +31,7 @@ H100 = GpuSample(
 CPU_LIBRARY = "llama-cpp-python 0.3.36 | CPU : SSE3 = 1 | AVX2 = 1 |"
 
 
-# 2: verifying several tokens costs up to five times one token, so high acceptance still loses.
+# Case 2: verifying several tokens costs up to five times one token, so high acceptance still loses.
 
 
 def test_high_acceptance_loses_where_verification_is_dear() -> None:
@@ -79,7 +79,7 @@ def test_even_full_acceptance_can_lose() -> None:
     assert wanted > 1.0
 
 
-# 3: sparse targets lose because verification wakes more experts.
+# Case 3: sparse targets lose because verification wakes more experts.
 
 
 def test_a_sparse_target_is_warned_of_from_its_metadata_alone() -> None:
@@ -107,7 +107,7 @@ def test_the_warning_stands_beside_the_verdict_while_speculation_is_on() -> None
     assert notes(quiet) == ()
 
 
-# 7: a rollback that copies state each round.
+# Case 7: a rollback that copies state each round.
 
 
 def test_the_share_of_rollback_and_commit_is_told_apart() -> None:
@@ -121,7 +121,7 @@ def test_the_share_of_rollback_and_commit_is_told_apart() -> None:
     assert watch.evidence.times.commit / watch.evidence.steps == pytest.approx(60.12 * MS, rel=0.01)
 
 
-# 12: models with sliding windows compute whole prompts again.
+# Case 12: models with sliding windows compute whole prompts again.
 
 
 def test_an_evicted_window_is_no_changed_prompt() -> None:
@@ -164,7 +164,7 @@ def test_it_is_said_where_no_prefix_is_found() -> None:
     assert "swa_full" in thrash.against
 
 
-# 13: cached and processed tokens confused.
+# Case 13: cached and processed tokens confused.
 
 
 def test_hits_are_cached_by_cached_and_processed_and_speed_is_of_what_was_processed() -> None:
@@ -182,7 +182,7 @@ def test_what_is_undefined_is_a_dash() -> None:
     assert CacheUse(lookup_tokens=97_052, hit_tokens=96_593).hit_rate == pytest.approx(0.99527, abs=1e-5)
 
 
-# 26: layers silently stay on the processor.
+# Case 26: layers silently stay on the processor.
 
 
 @pytest.mark.parametrize("gpu_layers", [99, -1, 0])
@@ -248,7 +248,7 @@ def test_a_slower_processor_does_not_throttle_a_gpu(library: str) -> None:
     assert said["external bandwidth contention"] == "the forwards read the GPU's own memory, which no probe does"
 
 
-# 56: the peak is not known.
+# Case 56: the peak is not known.
 
 
 def test_there_is_a_verdict_without_a_roof_where_no_ceiling_was_measured() -> None:

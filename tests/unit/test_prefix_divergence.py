@@ -56,3 +56,13 @@ def test_the_memory_of_evictions_is_bounded_and_keeps_the_latest() -> None:
     remembered = [key in memory for key in keys]
     assert REMEMBERED_BLOCKS // 2 <= sum(remembered) <= REMEMBERED_BLOCKS
     assert all(remembered[-REMEMBERED_BLOCKS // 2 :])
+
+
+def test_case_15_prompts_that_share_only_their_tail_hit_nothing_and_say_where_they_part() -> None:
+    """KV is reused from the first token on or not at all: chunks are never shifted, so none is counted as a hit."""
+    kept = cache()
+    keep(kept, [*A, *B, *C])
+    match = kept.match([*D, *B, *C])
+    assert (match.tokens, match.sequence, match.divergence) == (0, None, Divergence(0, "differs"))
+    counters = kept.take_counters()
+    assert (counters.lookup_tokens, counters.hit_tokens, counters.missed_at) == (12, 0, 0)
