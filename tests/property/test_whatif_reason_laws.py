@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from stackscope.analysis.whatif.moves import NAMES
 from stackscope.analysis.whatif.predict import Predictor
-from stackscope.analysis.whatif.reasons import NAMES
 from tests.property.test_whatif_laws import Changes, points, singles
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ def clauses(reason: str) -> list[str]:
     return (reason[:1].lower() + reason[1:].removesuffix(".")).split("; ")
 
 
+def halves(clause: str) -> list[str]:
+    """What a change makes better and what it makes worse, each with its subject."""
+    claim, (first, *rest) = _CLAIM.match(clause), clause.split(" but ")
+    subject = "" if claim is None else claim["subject"]
+    return [first, *(f"{subject} {one}" for one in rest)]
+
+
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(points(), st.lists(singles, min_size=2, max_size=3))
 def test_no_term_is_told_twice_and_none_of_what_cannot_change_it(point: WorkingPoint, several: list[Changes]) -> None:
@@ -46,7 +53,7 @@ def test_no_term_is_told_twice_and_none_of_what_cannot_change_it(point: WorkingP
     told = clauses(prediction.reason)
     alone = [predictor.predict(one) for one in several]
     assume(all(one.tokens is not None for one in alone))
-    by_themselves = {clause for one in alone for clause in clauses(one.reason)}
+    by_themselves = {half for one in alone for clause in clauses(one.reason) for half in halves(clause)}
     claims = [claim for clause in told if (claim := _CLAIM.match(clause)) is not None]
     terms = Counter(claim["term"] for claim in claims) + Counter(m["term"] for c in told if (m := _CACHE.search(c)))
     assert not [term for term, n in terms.items() if n > 1]

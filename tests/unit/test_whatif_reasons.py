@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from stackscope.analysis.timing.terms import TERMS, Terms
-from stackscope.analysis.whatif import reasons
+from stackscope.analysis.whatif import moves, reasons
 from stackscope.analysis.whatif.predict import Predictor, predict
 from stackscope.analysis.whatif.working_point import Decoding
 from tests.unit.whatif_engine import LotCurve, Traffic, recorded
@@ -94,7 +95,8 @@ def test_a_part_is_not_credited_with_what_another_does() -> None:
 def test_what_two_parts_do_to_one_term_is_told_once() -> None:
     point = two_sequences(by_layout(16.0, 5.0, split=2.0, reads=2.0))
     assert predict(point, {"unified_kv": False}).reason.startswith(
-        "A KV cache for each sequence raises weight reads from 16.0 ms to 32.0 ms a step; "
+        "A KV cache for each sequence cuts KV reads from 3.00 ms to 2.00 ms a step but raises weight reads from "
+        "16.0 ms to 32.0 ms a step; "
     )
     assert predict(point, {"model": FOUR_BITS, "unified_kv": False}).reason == (
         "4.5-bit weights and a KV cache for each sequence together cut weight reads from 16.0 ms to 10.0 ms a step; "
@@ -128,8 +130,8 @@ def test_drafts_and_a_batch_are_told_in_one_clause() -> None:
     )
     reason = predict(point, {"speculation": "draft", "draft_length": 2, "concurrency": 2}).reason
     assert reason.startswith(
-        "A forward brings 1.75 rather than 1.00 tokens per sequence, serves 2.00 rather than 1.00 sequences and takes "
-        "18.0 ms rather than 10.0 ms, of which drafting 3.00 ms; weight reads"
+        "A forward serves 2.00 rather than 1.00 sequences and brings 1.75 rather than 1.00 tokens per sequence but "
+        "takes 18.0 ms rather than 10.0 ms, of which drafting 3.00 ms; weight reads"
     )
 
 
@@ -137,9 +139,9 @@ def test_the_time_of_a_step_is_that_of_all_changes_together() -> None:
     point = stated_point(sixteen_and_nine, curves={"ngram": LotCurve(0.5, 1.0, frozenset({2}))})
     reason = predict(point, {"speculation": "ngram", "draft_length": 2, "model": FOUR_BITS}).reason
     assert reason == (
-        "A forward brings 1.75 rather than 1.00 tokens per sequence; 4.5-bit weights cut weight reads from 16.0 ms to "
-        "4.50 ms a step; together the changes make a step take 13.5 ms rather than 25.0 ms; KV reads then dominate at "
-        "9.00 ms a step."
+        "4.5-bit weights cut weight reads from 16.0 ms to 4.50 ms a step; a forward brings 1.75 rather than 1.00 "
+        "tokens per sequence; together the changes make a step take 13.5 ms rather than 25.0 ms; KV reads then "
+        "dominate at 9.00 ms a step."
     )
 
 
@@ -193,9 +195,52 @@ def test_drafts_are_told_by_what_they_bring_and_what_they_cost() -> None:
         curves={"draft": LotCurve(0.5, 1.0, frozenset({2}))},
     )
     assert predict(point, {"speculation": "draft", "draft_length": 2}).reason == (
-        "A forward brings 1.75 rather than 1.00 tokens per sequence and takes 15.0 ms rather than 10.0 ms, of which "
+        "A forward brings 1.75 rather than 1.00 tokens per sequence but takes 15.0 ms rather than 10.0 ms, of which "
         "drafting 3.00 ms; weight reads then dominate at 10.0 ms a step."
     )
+
+
+def test_drafts_that_are_switched_off_are_told_by_the_time_that_this_spares() -> None:
+    config = msgspec.structs.replace(CONFIG, speculation="ngram", draft_length=3)
+    point = stated_point(lambda shape, _: Terms(weights=10e6, compute=2e6 * (shape.rows - 1)), config)
+    one = point.rounds[0]
+    verified = msgspec.structs.replace(one.shape, spans=((100, 4),), outputs=4, drafted=3)
+    drafted = msgspec.structs.replace(one, shape=verified, decoding=(Decoding(100, 3, 0),))
+    point = msgspec.structs.replace(point, rounds=(drafted,), tokens_per_round=1.2)
+    assert predict(point, {"speculation": "off"}).reason.startswith(
+        "A forward takes 10.0 ms rather than 16.0 ms but brings 1.00 rather than 1.20 tokens per sequence; "
+    )
+
+
+def test_what_one_change_makes_better_is_told_before_what_it_makes_worse() -> None:
+    """One thread: KV reads take 8 rather than 3 ms, but it is spared 9 ms of waiting for the other one."""
+
+    def alone(_: Shape, own: Pricing) -> Terms:
+        is_one = own.threads == 1
+        return Terms(weights=5e6, attention=8e6 if is_one else 3e6, fixed=1e6 if is_one else 10e6)
+
+    assert predict(stated_point(alone), {"threads": 1}).reason == (
+        "1 thread cuts fixed overhead from 10.0 ms to 1.00 ms a step but raises KV reads from 3.00 ms to 8.00 ms a "
+        "step; KV reads then dominate at 8.00 ms a step."
+    )
+
+
+def test_idle_cells_that_are_spared_are_told_before_the_prompts_that_take_longer() -> None:
+    config = msgspec.structs.replace(CONFIG, prefix_cache=True)
+    machine = Machine(resident_ns=4000.0)
+    reason = predict(recorded(machine, config, Traffic(found=0.1, idle_cells=2000)), {"prefix_cache": False}).reason
+    assert re.match(
+        r"Idle cells no longer take \S+ ms a step but prefill rises from \S+ ms to \S+ ms per token", reason
+    )
+
+
+def test_larger_chunks_are_told_by_the_prefill_that_they_spare() -> None:
+    config = msgspec.structs.replace(CONFIG, token_budget=32)
+    reason = predict(recorded(Machine(), config, Traffic(concurrency=1, prompt=400)), {"token_budget": 256}).reason
+    assert re.match(
+        r"Prompts come in chunks of up to 256 rather than 32 rows, and prefill falls from \S+ ms to \S+ ms per token "
+        r"but a step with a prompt rises from ", reason,
+    )  # fmt: skip
 
 
 def test_a_larger_batch_is_told_by_its_sequences() -> None:
@@ -203,7 +248,7 @@ def test_a_larger_batch_is_told_by_its_sequences() -> None:
         lambda shape, _: Terms(weights=10e6, compute=1e6 * shape.rows), msgspec.structs.replace(CONFIG, slots=8)
     )
     reason = predict(point, {"concurrency": 4}).reason
-    assert reason.startswith("A forward serves 4.00 rather than 1.00 sequences and takes 14.0 ms rather than 11.0 ms")
+    assert reason.startswith("A forward serves 4.00 rather than 1.00 sequences but takes 14.0 ms rather than 11.0 ms")
 
 
 def test_slots_without_requests_change_nothing() -> None:
@@ -228,7 +273,7 @@ def test_without_the_cache_prefill_takes_longer() -> None:
     config = msgspec.structs.replace(CONFIG, prefix_cache=True)
     reason = predict(recorded(Machine(), config, Traffic(prompt=200)), {"prefix_cache": False}).reason
     assert reason.startswith("Prefill rises from ")
-    assert "(70.0 % of prompt tokens are found now)" in reason
+    assert "(70.0 % of prompt tokens were found in the last minute)" in reason
 
 
 def test_what_changes_only_steps_with_prompts_is_told_by_prefill() -> None:
@@ -247,7 +292,17 @@ def test_what_changes_only_steps_with_prompts_is_told_by_prefill() -> None:
 
 
 def test_every_term_has_a_name_and_only_fixed_costs_are_no_cause() -> None:
-    assert set(reasons.NAMES) == {*TERMS, "prefill"}
+    assert set(moves.NAMES) == {*TERMS, "prefill"}
     assert set(TERMS) - set(reasons.CAUSES) == {"fixed"}
     assert reasons.bottleneck({"fixed": 2.0, "weights": 1.0}) is None
     assert reasons.bottleneck({"weights": 0.0}) is None
+
+
+def test_what_follows_a_clause_in_a_clause_is_set_off_from_it() -> None:
+    takes, brings = moves.Told(-0.1, "takes 2 ms, of which drafting 1 ms"), moves.Told(-0.05, "brings 1 token")
+    assert moves.gains_first([brings, takes]) == "takes 2 ms, of which drafting 1 ms, and brings 1 token"
+    assert (
+        moves.gains_first([takes._replace(gain=0.1), brings])
+        == "takes 2 ms, of which drafting 1 ms, but brings 1 token"
+    )
+    assert moves.gains_first([takes._replace(gain=0.1, text="takes 2 ms"), brings]) == "takes 2 ms but brings 1 token"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
+from stackscope.analysis.live.view import LiveView
 from stackscope.analysis.whatif.sampling import MOST_DECODING, MOST_MIXED, sample
 from stackscope.analysis.whatif.watch import MOST_STEPS, Watch
 from stackscope.analysis.whatif.working_point import WorkingPoint
@@ -103,7 +104,7 @@ def test_only_the_newest_steps_are_kept() -> None:
 @pytest.mark.parametrize("change", [{"aborted": True}, {"settling": True}])
 def test_steps_that_are_no_example_are_left_out(change: dict[str, bool]) -> None:
     watch = watching(*[msgspec.structs.replace(one, **change) for one in steps(20)])
-    assert watch.point(TIMES) == "Too few steps have run under this configuration to predict from."
+    assert watch.point(TIMES) == "Too few steps have run under this configuration to predict from: 0 of 8."
 
 
 def test_steps_that_were_delayed_to_probe_a_cause_are_no_example_but_their_prompts_were_computed() -> None:
@@ -247,3 +248,32 @@ def test_what_a_rebuild_has_computed_again_is_no_work_that_goes_on() -> None:
     watch.write(request((51 * MS, 1), id=0))
     watch.write(msgspec.structs.replace(again, n=52, start_ns=52 * MS, work=again.work[:1]))
     assert point_of(watch).n_steps == 22
+
+
+def test_what_is_found_of_prompts_is_what_the_live_view_shows_of_the_last_minute() -> None:
+    """The last 512 steps have one look-up, which found nothing; those of the last minute found a half."""
+    view, watch = LiveView(), watching()
+    view.write(header(CONFIG, Traffic(concurrency=3)))
+    some = [msgspec.structs.replace(one, start_ns=one.n * 50 * MS) for one in steps(2000)]  # 100 s
+    for n, useful in ((100, 100), (900, 60), (1200, 40), (1990, 0)):
+        counters = CacheCounters(lookups=1, lookup_tokens=100, hit_tokens=useful, useful_hit_tokens=useful)
+        some[n] = msgspec.structs.replace(some[n], cache=counters)
+    for one in some:
+        view.write(one)
+        watch.write(one)
+    shown = view.snapshot(some[-1].end_ns).minute.useful_hit_rate
+    assert shown == pytest.approx(1 / 3)
+    assert point_of(watch).minute_hit_rate == shown
+    assert point_of(watch).useful_hit_rate == shown
+
+
+def test_what_was_found_before_a_change_is_shown_but_not_predicted_from() -> None:
+    watch = watching()
+    found = CacheCounters(lookups=1, lookup_tokens=100, hit_tokens=50, useful_hit_tokens=50)
+    for one in steps(20):
+        watch.write(msgspec.structs.replace(one, cache=found))
+    watch.write(ConfigEvent(at_ns=20 * MS, epoch=1, kind="live", changes={"cache_tokens": (None, 64)}, config=CONFIG))
+    for one in steps(20, first=20):
+        watch.write(one)
+    point = point_of(watch)
+    assert (point.minute_hit_rate, point.useful_hit_rate) == (0.5, None)

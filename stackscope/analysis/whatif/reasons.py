@@ -1,12 +1,18 @@
-"""A prediction in words: what limits afterwards, and the sentence with the numbers that it rests on."""
+"""A prediction in words: what limits afterwards, and the sentence with the numbers that it rests on.
+
+What gains most is told first, then what it costs, then what remains.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stackscope import units
 from stackscope.analysis.timing.terms import TERMS
+from stackscope.analysis.whatif import moves
 from stackscope.analysis.whatif.evaluate import contributions
+from stackscope.analysis.whatif.moves import NAMES, SMALL, Move, Told
 from stackscope.analysis.whatif.wording import weight_bits
 
 if TYPE_CHECKING:
@@ -31,21 +37,7 @@ CAUSES: Final[Mapping[str, Cause]] = {
 }
 """What is named when a term is the largest. What a forward takes whatever is in it is no cause."""
 
-NAMES: Final[Mapping[str, str]] = {
-    "weights": "weight reads",
-    "head": "the output head",
-    "compute": "computing",
-    "attention": "KV reads",
-    "resident": "scanning idle cells",
-    "fixed": "fixed overhead",
-    "draft": "drafting",
-    "sample": "sampling",
-    "host": "the host",
-    "prefill": "prefill",
-}
 _SINGULAR: Final = frozenset({"head", "compute", "resident", "fixed", "draft", "sample", "host", "prefill"})
-_SMALL: Final = 0.02
-"""Share of a step that a term must change by to be told."""
 
 _SPECULATION: Final = frozenset(
     {
@@ -72,13 +64,6 @@ _LAYOUT_TERMS: Final = ("weights", "head", "compute", "attention", "resident", "
 """What the number of passes and the cells that they scan can change: neither sampling nor the host's work."""
 
 
-class _Move(NamedTuple):
-    """The work before and after some of the changes."""
-
-    before: Evaluation
-    after: Evaluation
-
-
 class _Effect(NamedTuple):
     """What some settings do themselves."""
 
@@ -87,7 +72,9 @@ class _Effect(NamedTuple):
     is_plural: bool
     term: str | None
     """The term of a step that they change most, or `prefill`. `None`: they hardly change anything."""
-    move: _Move
+    other: str | None
+    """The one that they change most the other way round. `None`: hardly any."""
+    move: Move
 
 
 def bottleneck(parts: Mapping[str, float]) -> Cause | None:
@@ -130,111 +117,117 @@ class _Telling:
         under: Callable[[frozenset[str]], Evaluation | str],
     ) -> None:
         self._point, self._changes, self._under = point, changes, under
-        self._whole = _Move(compared.before, compared.after)
+        self._whole = Move(compared.before, compared.after)
         self._parts = _parts(frozenset(changes))
 
     def clauses(self) -> list[str]:
-        moves = {part: self._move(part) for part in self._parts}
-        known = {part: move for part, move in moves.items() if move is not None}
-        if len(known) < len(moves):
+        made = {part: self._move(part) for part in self._parts}
+        known = {part: move for part, move in made.items() if move is not None}
+        if len(known) < len(made):
             return [f"together the changes make {_step_takes(self._whole)}"]
         effects: dict[str | None, list[_Effect]] = {}
         for part, move in known.items():
             if not part & (_FORWARD | _CACHE | _BUDGET):
                 effect = self._effect(part, move)
                 effects.setdefault(effect.term, []).append(effect)
-        told = []
+        told: list[Told] = []
         for part, move in known.items():
             if part & _FORWARD:
-                told.append(self._forward(part, move))
+                told.append(Told(move.gain, self._forward(part, move)))
             elif part & _CACHE:
-                told.append(self._prompts(part, effects.pop("prefill", []), is_idle_told="resident" in effects))
+                words = self._prompts(part, effects.pop("prefill", []), is_idle_told="resident" in effects)
+                told.append(Told(move.gain, words))
             elif part & _BUDGET:
-                told.append(self._chunks(move))
-        told += [self._term(term, alike) for term, alike in effects.items()]
+                told.append(Told(move.gain, self._chunks(move)))
+        for term, alike in effects.items():
+            gain = -math.inf if term is None else max(one.move.gain for one in alike)
+            told.append(Told(gain, self._term(term, alike)))
+        clauses = [one.text for one in sorted(told, key=lambda one: -one.gain)]
         if len(known) > 1 and any(part & _FORWARD for part in known):
-            told.append(f"together the changes make {_step_takes(self._whole)}{self._drafting(self._whole)}")
-        return told
+            clauses.append(f"together the changes make {_step_takes(self._whole)}{self._drafting(self._whole)}")
+        return clauses
 
-    def _move(self, names: frozenset[str]) -> _Move | None:
+    def _move(self, names: frozenset[str]) -> Move | None:
         """What only these changes do. `None`: not known."""
         if names == self._changes.keys():
             return self._whole
         after = self._under(names)
-        return None if isinstance(after, str) else _Move(self._whole.before, after)
+        return None if isinstance(after, str) else Move(self._whole.before, after)
 
-    def _forward(self, names: frozenset[str], move: _Move) -> str:
+    def _forward(self, names: frozenset[str], move: Move) -> str:
         before, after = move
         does, is_idle = [], False
         if names & _SPECULATION:
-            tokens = units.number(float(after.tokens[0])), units.number(float(before.tokens[0]))
-            does.append(f"brings {tokens[0]} rather than {tokens[1]} tokens per sequence")
+            was, becomes = float(before.tokens[0]), float(after.tokens[0])
+            words = f"brings {units.number(becomes)} rather than {units.number(was)} tokens per sequence"
+            does.append(Told(moves.log_ratio(becomes, was), words))
         if names & _BATCH:
-            if before.sequences <= 0.0 or after.sequences <= 0.0:
-                does = does or ["serves another batch"]
-            elif abs(after.sequences - before.sequences) < 0.01 * before.sequences:
+            was, becomes = before.sequences, after.sequences
+            if was <= 0.0 or becomes <= 0.0:
+                does = does or [Told(0.0, "serves another batch")]
+            elif abs(becomes - was) < 0.01 * was:
                 is_idle = True
             else:
-                sequences = units.number(after.sequences), units.number(before.sequences)
-                does.append(f"serves {sequences[0]} rather than {sequences[1]} sequences")
+                words = f"serves {units.number(becomes)} rather than {units.number(was)} sequences"
+                does.append(Told(moves.log_ratio(becomes, was), words))
         idle = "no more requests are in flight than before"
         if not does:
             return idle
         if len(self._parts) == 1:
-            does.append(f"takes {_step(after)} rather than {_step(before)}{self._drafting(move)}")
-        told = f"a forward {_listed(does)}"
+            words = f"takes {_step(after)} rather than {_step(before)}{self._drafting(move)}"
+            does.append(Told(moves.log_ratio(before.terms.total, after.terms.total), words))
+        told = f"a forward {moves.gains_first(does)}"
         return f"{idle}; {told}" if is_idle else told
 
-    def _drafting(self, move: _Move) -> str:
+    def _drafting(self, move: Move) -> str:
         terms = move.after.terms
-        is_told = self._changes.keys() & _SPECULATION and terms.draft > _SMALL * terms.total
+        is_told = self._changes.keys() & _SPECULATION and terms.draft > SMALL * terms.total
         return f", of which drafting {units.milliseconds(terms.draft)}" if is_told else ""
 
     def _prompts(self, names: frozenset[str], alike: list[_Effect], *, is_idle_told: bool) -> str:
         """What becomes of prefill, with those other parts that are told by it as well."""
         move = self._move(names.union(*(one.names for one in alike)))
-        who = _listed([*(one.subject for one in alike), "the change of the prefix cache"])
+        who = moves.listed([*(one.subject for one in alike), "the change of the prefix cache"])
         if move is None:
             return f"{who} change prefill" if alike else f"{who} changes prefill"
         before, after = move
-        told, of_all = _prefill_changes(move), _prefill_changes(self._whole)
+        told, of_all = moves.prefill_changes(move), moves.prefill_changes(self._whole)
         alone = _alone(told, of_all)
         with_what = f"with {who}{alone}, " if alike or alone else ""
-        share = self._point.useful_hit_rate if self._point.config.prefix_cache else None
-        found = "" if share is None else f" ({units.percent(share)} of prompt tokens are found now)"
-        told = f"{with_what}prefill {told}{found}"
+        share = self._point.minute_hit_rate if self._point.config.prefix_cache else None
+        found = "" if share is None else f" ({units.percent(share)} of prompt tokens were found in the last minute)"
+        falls = moves.falls(move)
+        does = [Told(falls["prefill"], f"prefill {told}{found}")]
         resident = after.terms.resident - before.terms.resident
-        if not is_idle_told and before.whole_tokens > 0.0 and abs(resident) > _SMALL * before.terms.total:
-            told += (
-                f", and idle cells {'add' if resident > 0 else 'no longer take'} {units.milliseconds(abs(resident))}"
-            )
-        return told
+        if not is_idle_told and before.whole_tokens > 0.0 and abs(resident) > SMALL * before.terms.total:
+            verb = "add" if resident > 0 else "no longer take"
+            words = f"idle cells {verb} {units.milliseconds(abs(resident))} a step"
+            does.append(Told(falls["resident"], words))
+        return f"{with_what}{moves.gains_first(does)}"
 
-    def _chunks(self, move: _Move) -> str:
+    def _chunks(self, move: Move) -> str:
         before, after = self._changes["token_budget"]
-        told, of_all = _changes(*_first(move)), _changes(*_first(self._whole))
+        durations = moves.prompt_steps(move)
+        told, of_all = moves.changes(*durations), moves.changes(*moves.prompt_steps(self._whole))
         alone = f"with that{_alone(told, of_all)} " if told != of_all else ""
-        return (
-            f"prompts come in chunks of up to {_number(after)} rather than {_number(before)} rows, and {alone}a step "
-            f"with a prompt {told}"
-        )
+        does = [Told(moves.log_ratio(*durations), f"a step with a prompt {told}")]
+        prefill = moves.falls(move)["prefill"] / max(float(move.before.total_ns[0]), 1e-9)
+        if len(self._parts) == 1 and abs(prefill) > SMALL and move.before.whole_tokens > 0.0:
+            does.append(Told(prefill, f"prefill {moves.prefill_changes(move)}"))
+        chunks = f"prompts come in chunks of up to {_number(after)} rather than {_number(before)} rows"
+        return f"{chunks}, and {alone}{moves.gains_first(does)}"
 
-    def _effect(self, names: frozenset[str], move: _Move) -> _Effect:
+    def _effect(self, names: frozenset[str], move: Move) -> _Effect:
         """What some settings do to the term of a step that they are about."""
         after = {name: self._changes[name][1] for name in sorted(names)}
         subject, is_plural, terms = _subject(self._point, after)
-        was, becomes = move.before.terms, move.after.terms
-        moves = {name: abs(getattr(becomes, name) - getattr(was, name)) for name in terms}
-        term: str | None = max(moves, key=moves.__getitem__)
-        if moves[str(term)] <= _SMALL * max(was.total, 1e-9):
-            prefill = abs(float(move.after.prefill_ns[0] - move.before.prefill_ns[0]))
-            is_small = prefill <= _SMALL * float(move.before.total_ns[0]) or move.before.whole_tokens <= 0.0
-            term = None if is_small else "prefill"
-        return _Effect(names, subject, is_plural, term, move)
+        term, other = moves.largest_moves(move, terms)
+        # With other changes beside it, that term may be what one of those is told by.
+        return _Effect(names, subject, is_plural, term, other if len(self._parts) == 1 else None, move)
 
     def _term(self, term: str | None, alike: list[_Effect]) -> str:
         """One clause for all that change one term most, or that hardly change any."""
-        subject = _listed([one.subject for one in alike])
+        subject = moves.listed([one.subject for one in alike])
         is_only = len(self._parts) == 1
         if term is None:
             word = "" if is_only else " each" if len(alike) > 1 else " alone"
@@ -242,15 +235,13 @@ class _Telling:
         move = alike[0].move if len(alike) == 1 else self._move(frozenset().union(*(one.names for one in alike)))
         if move is None:
             return f"{subject} together change {NAMES[term]}"
-        was, becomes = (_duration(one, term) for one in move)
-        ends, all_ends = _ends(move, term), _ends(self._whole, term)
-        per = "per token" if term == "prefill" else "a step"
+        terms = [term]
+        if len(alike) == 1 and alike[0].other is not None:
+            terms = sorted([term, alike[0].other], key=moves.falls(move).__getitem__, reverse=True)
+        is_alone = any(moves.ends(move, one)[1] != moves.ends(self._whole, one)[1] for one in terms)
         both = " together" if len(alike) > 1 or alike[0].names >= {"kv_type_v", "flash_attention"} else ""
-        alone = _alone(ends[1], all_ends[1])
-        if ends[0] == ends[1]:
-            return f"{subject}{both}{alone} leave{_s(alike)} {NAMES[term]} at {ends[0]} {per}"
-        verb = "cut" if becomes < was else "raise"
-        return f"{subject}{both}{alone} {verb}{_s(alike)} {NAMES[term]} from {ends[0]} to {ends[1]} {per}"
+        told = " but ".join([moves.becomes(move, one, _s(alike)) for one in terms])
+        return f"{subject}{both}{' alone' if is_alone else ''} {told}"
 
 
 def _parts(names: frozenset[str]) -> list[frozenset[str]]:
@@ -264,42 +255,11 @@ def _alone(told: str, of_all: str) -> str:
     return "" if told == of_all else " alone"
 
 
-def _listed(several: list[str]) -> str:
-    *first, last = several
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _s(alike: list[_Effect]) -> str:
     return "" if len(alike) > 1 or alike[0].is_plural else "s"
 
 
-def _duration(one: Evaluation, term: str) -> float:
-    """Nanoseconds a step; of prefill, per token."""
-    if term == "prefill":
-        return float(one.prefill_ns[0]) / one.whole_tokens
-    return float(getattr(one.terms, term))
-
-
-def _ends(move: _Move, term: str) -> tuple[str, str]:
-    # Prompts are shared out over the tokens that all configurations have to produce.
-    return units.milliseconds(_duration(move.before, term)), units.milliseconds(_duration(move.after, term))
-
-
-def _prefill_changes(move: _Move) -> str:
-    tokens = move.before.whole_tokens
-    before, after = float(move.before.prefill_ns[0]), float(move.after.prefill_ns[0])
-    if tokens <= 0.0:
-        return _changes(before, after)
-    return f"{_changes(before / tokens, after / tokens)} per token"
-
-
-def _first(move: _Move) -> tuple[float, float]:
-    """Mean duration of a step with a prompt, before and after, for the same prompts in as many steps."""
-    before, after = (float(one.first_ns[0]) / max(one.first_steps, 1e-9) for one in move)
-    return before, after
-
-
-def _step_takes(move: _Move) -> str:
+def _step_takes(move: Move) -> str:
     return f"a step take {_step(move.after)} rather than {_step(move.before)}"
 
 
@@ -337,12 +297,6 @@ def _largest(after: Evaluation) -> str | None:
 
 def _step(one: Evaluation) -> str:
     return units.milliseconds(one.terms.total)
-
-
-def _changes(before: float, after: float) -> str:
-    if abs(after - before) <= 0.005 * max(before, after):
-        return f"stays at {units.milliseconds(before)}"
-    return f"{'falls' if after < before else 'rises'} from {units.milliseconds(before)} to {units.milliseconds(after)}"
 
 
 def _number(value: Setting) -> str:

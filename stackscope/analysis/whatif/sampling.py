@@ -115,7 +115,7 @@ def _round(middle: StepRecord, part: list[StepRecord], prompts: dict[int, _Promp
 
 
 def _sums(steps: Sequence[StepRecord], block_tokens: int) -> dict[str, Any]:
-    busy = idle = busy_slots = queue = tokens = decode_tokens = pairs = computed = found = lookups = useful = 0
+    busy = idle = busy_slots = queue = tokens = decode_tokens = pairs = computed = found = 0
     verified = whole = resident = 0
     gap_ns = 0
     last_n, last_ns = -1, 0
@@ -129,8 +129,6 @@ def _sums(steps: Sequence[StepRecord], block_tokens: int) -> dict[str, Any]:
         queue += step.queue * duration
         cache = step.cache
         found += cache.hit_tokens
-        lookups += cache.lookup_tokens
-        useful += cache.useful_hit_tokens
         resident = max(resident, cache.resident_blocks)
         for work in step.work:
             tokens += work.emitted
@@ -155,7 +153,6 @@ def _sums(steps: Sequence[StepRecord], block_tokens: int) -> dict[str, Any]:
         "queue": queue / busy if busy > 0 else None,
         "computed_per_token": computed / tokens if tokens > 0 else None,
         "demanded_per_token": (computed + found) / tokens if tokens > 0 else None,
-        "useful_hit_rate": useful / lookups if lookups > 0 else None,
         "gap_ns": gap_ns / pairs if pairs > 0 else None,
         "most_resident": resident * block_tokens,
     }

@@ -9,6 +9,7 @@ import msgspec
 
 from stackscope.analysis.live.standing import Standing
 from stackscope.analysis.lives import Life
+from stackscope.analysis.whatif.lookups import Lookups
 from stackscope.analysis.whatif.sampling import sample
 from stackscope.analysis.whatif.working_point import Round, WorkingPoint
 from stackscope.records import ConfigEvent, Header, PrefixShadow, RequestRecord, StepRecord, TrafficEvent
@@ -45,6 +46,8 @@ class Watch:
         self._steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
         self._requests: deque[Life] = deque(maxlen=MOST_REQUESTS)
         self._shadows: dict[int | None, PrefixShadow] = {}
+        self._lookups, self._lookups_since = Lookups(), Lookups()
+        """Of all steps, and of those since the last change but what a rebuild has looked up again."""
         self._since_ns = 0
         self._last: StepRecord | None = None
         self._put_back: set[int] = set()
@@ -60,6 +63,8 @@ class Watch:
         match record:
             case StepRecord():
                 self._last = record
+                if record.cache.lookup_tokens > 0:
+                    self._look_up(record)
                 if not record.aborted and not record.settling and not self._makes_up(record):
                     self._steps.append(record)
             case RequestRecord():
@@ -95,7 +100,8 @@ class Watch:
             return "This source does not say how it is configured."
         drawn = sample(self._steps, config.block_tokens)
         if drawn.n_forwards < LEAST_STEPS:
-            return "Too few steps have run under this configuration to predict from."
+            few = f"{drawn.n_forwards} of {LEAST_STEPS}"
+            return f"Too few steps have run under this configuration to predict from: {few}."
         model, draft = standing.model, standing.draft_model
         memory = None if rules is None or model is None else rules.memory_bytes(config, model, draft)
         waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
@@ -108,6 +114,8 @@ class Watch:
             pricing=standing.pricing(standing.epoch),
             times=times,
             **figures,
+            useful_hit_rate=self._lookups_since.useful_rate(self._last),
+            minute_hit_rate=self._lookups.useful_rate(self._last),
             concurrency=standing.closed_loop,
             rate=standing.rate,
             wait_ns=sum(waits) / len(waits) if waits else None,
@@ -121,6 +129,11 @@ class Watch:
             rules=rules,
             memory_bytes=memory,
         )
+
+    def _look_up(self, step: StepRecord) -> None:
+        self._lookups.add(step)
+        if not self._makes_up(step):
+            self._lookups_since.add(step)
 
     def _makes_up(self, step: StepRecord) -> bool:
         """It computes again what a rebuild threw away: the price of the change, and no work that goes on."""
@@ -140,6 +153,7 @@ class Watch:
         """What came before is of another kind. What shadows found of the traffic stays true."""
         self._steps.clear()
         self._requests.clear()
+        self._lookups_since.clear()
         self._since_ns = at_ns
 
     def _add_shadow(self, shadow: PrefixShadow) -> None:

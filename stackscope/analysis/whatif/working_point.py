@@ -84,7 +84,9 @@ class WorkingPoint(msgspec.Struct, frozen=True, kw_only=True):
     demanded_per_token: float | None = None
     """The same, those found in the prefix cache included."""
     useful_hit_rate: float | None = None
-    """Of the prompt tokens looked up. `None`: there was no look-up."""
+    """Of the prompt tokens looked up in the last minute under this configuration. `None`: there was no look-up."""
+    minute_hit_rate: float | None = None
+    """The same whatever was changed in that minute, as the live view has it."""
     most_resident: int | None = None
     """Most tokens that cached prefixes held. `None`: there is no prefix cache."""
     concurrency: int | None = None
