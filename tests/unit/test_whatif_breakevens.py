@@ -62,7 +62,7 @@ def test_acceptance_of_ninety_percent_does_not_pay_where_five_rows_cost_five() -
     assert prediction.tokens is not None
     assert prediction.tokens.high < 1.0
     assert prediction.tokens.value == pytest.approx(4.0951 / 4.8)
-    assert "brings 4.10 rather than 1.00 tokens per sequence and takes 48.0 ms rather than 10.0 ms" in prediction.reason
+    assert "brings 4.10 rather than 1.00 tokens per sequence but takes 48.0 ms rather than 10.0 ms" in prediction.reason
 
 
 def test_some_drafts_could_not_pay_at_any_acceptance() -> None:
@@ -171,3 +171,35 @@ def test_intervals_widen_with_what_is_not_known() -> None:
         widths.append(tokens.value.high - tokens.value.low)
     assert widths[0] < 1e-9
     assert widths[1] > 0.02
+
+
+def vague(spread: float) -> tuple[BreakEven, ...]:
+    curves = {"draft": LotCurve(0.6, 1.0, EIGHT, error=0.4)}
+    return breakevens.all_of(Predictor(stated_point(halves, curves=curves, spread=spread, cached=0)))
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3, 1.0, 2.0])
+def test_intervals_hold_nothing_that_is_impossible(spread: float) -> None:
+    limits = {
+        "tokens per round": (1.0, None),
+        "acceptance": (0.0, 1.0),
+        "batch": (1.0, 64.0),
+        "draft length": (1.0, 8.0),
+    }
+    for one in vague(spread):
+        if one.value is not None and one.kind in limits:
+            least, most = limits[one.kind]
+            assert least <= one.value.low <= one.value.value <= one.value.high
+            assert most is None or one.value.high <= most
+
+
+def test_an_interval_that_says_nothing_is_none() -> None:
+    results = vague(2.0)
+    for kind, told in (
+        ("acceptance", "begin to lose cannot be told yet: anything is possible."),
+        ("batch", "begin to lose cannot be told yet: anywhere from 1 to 64 is possible."),
+        ("draft length", ", but any from 1 to 8 may be the best."),
+    ):
+        one = found(results, kind)
+        assert one.value is None, kind
+        assert one.sentence.endswith(told)

@@ -26,6 +26,8 @@ Kind: TypeAlias = Literal["tokens per round", "acceptance", "batch", "context", 
 
 BATCHES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences in flight at which speculation is tried."""
+NEARLY_ALL: Final = 0.9
+"""Part of what is possible from which on an interval that holds it says nothing."""
 SURELY_LOST: Final = 0.97
 """Below this in every draw, larger batches are not tried."""
 MOST_CONTEXT: Final = 1 << 17
@@ -99,22 +101,19 @@ def acceptance(predictor: Predictor, drafting: State) -> tuple[BreakEven, BreakE
             BreakEven(kind="tokens per round", sentence=why, source=source),
             BreakEven(kind="acceptance", sentence=why, source=source),
         )
-    needed = estimate(wanted)
+    needed = _within(estimate(wanted), 1.0, float("inf"))
     has = float(on.tokens[0])
     name = f"drafts of {length} by {plans.SOURCES.get(source, source)}"
-    tokens = BreakEven(
-        kind="tokens per round",
-        value=needed,
-        source=source,
-        sentence=f"{_capital(name)} lose below {units.number(needed.value)} tokens a forward; they bring "
-        f"{units.number(has)}.",
-    )
     per_round = _drafted(on)
+    tokens = _tokens_needed(name, source, needed, has, per_round)
     if per_round is None:
         why = "How many tokens are drafted per round is not known."
         return tokens, BreakEven(kind="acceptance", sentence=why, source=source)
-    rate = Estimate(*[max(x - 1.0, 0.0) / per_round for x in (needed.value, needed.low, needed.high)])
-    if rate.value >= 1.0:
+    rate = _within(Estimate(*[(x - 1.0) / per_round for x in (needed.value, needed.low, needed.high)]), 0.0, 1.0)
+    if _says_nothing(rate, 0.0, 1.0):
+        sentence = f"At what acceptance {name} begin to lose cannot be told yet: anything is possible."
+        return tokens, BreakEven(kind="acceptance", sentence=sentence, source=source)
+    if needed.value - 1.0 >= per_round:
         sentence = f"No acceptance is enough for {name}: they would have to bring {units.number(needed.value)} tokens."
         return tokens, BreakEven(kind="acceptance", sentence=sentence, source=source)
     return tokens, BreakEven(
@@ -124,6 +123,25 @@ def acceptance(predictor: Predictor, drafting: State) -> tuple[BreakEven, BreakE
         sentence=f"{_capital(name)} lose below an acceptance of {units.percent(rate.value)}; it is "
         f"{units.percent((has - 1.0) / per_round)}.",
     )
+
+
+def _tokens_needed(name: str, source: str, needed: Estimate, has: float, per_round: float | None) -> BreakEven:
+    told = f"they bring {units.number(has)}"
+    if per_round is not None and _says_nothing(needed, 1.0, 1.0 + per_round):
+        sentence = f"Below how many tokens a forward {name} lose cannot be told yet: anything is possible; {told}."
+        return BreakEven(kind="tokens per round", sentence=sentence, source=source)
+    sentence = f"{_capital(name)} lose below {units.number(needed.value)} tokens a forward; {told}."
+    return BreakEven(kind="tokens per round", value=needed, source=source, sentence=sentence)
+
+
+def _within(one: Estimate, least: float, most: float) -> Estimate:
+    """No more than what is possible: draws know nothing of it."""
+    return Estimate(*[min(max(x, least), most) for x in (one.value, one.low, one.high)])
+
+
+def _says_nothing(one: Estimate, least: float, most: float) -> bool:
+    """Its interval holds nearly all that is possible."""
+    return most > least and min(one.high, most) - max(one.low, least) >= NEARLY_ALL * (most - least)
 
 
 def _drafted(one: Evaluation) -> float | None:
@@ -162,8 +180,14 @@ def batch(predictor: Predictor, drafting: State) -> BreakEven:
     if last[0] >= tried[-1]:
         sentence = f"{_capital(name)} gain up to {tried[-1]} sequences at a time, the most that were tried."
         return BreakEven(kind="batch", sentence=sentence, source=source)
-    value = estimate(last)
-    sentence = f"{_capital(name)} lose above {int(value.value)} sequences at a time."
+    value = _within(estimate(last), 1.0, float("inf"))
+    if _says_nothing(value, 1.0, float(tried[-1])):
+        sentence = (
+            f"At how many sequences at a time {name} begin to lose cannot be told yet: "
+            f"anywhere from 1 to {tried[-1]} is possible."
+        )
+        return BreakEven(kind="batch", sentence=sentence, source=source)
+    sentence = f"{_capital(name)} lose above {units.counted(int(value.value), 'sequence')} at a time."
     return BreakEven(kind="batch", value=value, sentence=sentence, source=source)
 
 
@@ -195,10 +219,12 @@ def draft_length(predictor: Predictor, drafting: State) -> BreakEven:
     best = estimate(lengths[np.argmax(speeds, axis=0)])
     off = predictor.evaluate(drafting.after({"speculation": "off"}))
     gain = "" if isinstance(off, str) else f", {units.ratio(float(speeds[:, 0].max() * off.total_ns[0]))} of none"
-    sentence = (
-        f"Of the lengths scored, drafts of {best.value:.0f} by {plans.SOURCES.get(source, source)} bring most{gain}."
-    )
-    return BreakEven(kind="draft length", value=best, sentence=sentence, source=source)
+    name = f"drafts of {best.value:.0f} by {plans.SOURCES.get(source, source)}"
+    sentence = f"Of the lengths scored, {name} bring most{gain}"
+    if len(lengths) > 2 and _says_nothing(best, float(lengths[0]), float(lengths[-1])):
+        sentence += f", but any from {lengths[0]:.0f} to {lengths[-1]:.0f} may be the best."
+        return BreakEven(kind="draft length", sentence=sentence, source=source)
+    return BreakEven(kind="draft length", value=best, sentence=f"{sentence}.", source=source)
 
 
 def _lengths(predictor: Predictor, drafting: State) -> Sequence[tuple[State, Array]]:
@@ -241,6 +267,11 @@ def context(predictor: Predictor) -> BreakEven:
     drawn = np.vstack([points, times.draws(shapes, DRAWS, SEED)])
     weights, attention = drawn[:, 0] / drawn[0, 0], drawn[:, 1] - drawn[:, 0]
     value = estimate(high * weights / np.maximum(attention / max(attention[0], 1e-9), 1e-3))
+    value = _within(value, 1.0, float(most))
+    if _says_nothing(value, 1.0, float(most)):
+        anything = f"anything up to {units.count(most)} tokens is possible"
+        sentence = f"At what context KV reads pass weight reads cannot be told yet: {anything}."
+        return BreakEven(kind="context", sentence=sentence)
     sentence = f"With {batch_told} at a time, KV reads pass weight reads at {units.count(high)} tokens of context each."
     return BreakEven(kind="context", value=value, sentence=sentence)
 
