@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stackscope import units
+from stackscope.analysis.diagnosis import shortening
 from stackscope.analysis.diagnosis.base import NO_MODEL, Claim, found, per_step, rejected, without
 from stackscope.analysis.diagnosis.responses import answer, contradiction
 
@@ -57,7 +58,7 @@ def break_even_acceptance(speculation: Speculation) -> float | None:
     A = 1 + coverage × accepted tokens per draft, so acceptance = (A* - 1) ÷ (coverage × length). `None`: not known.
     """
     length = (speculation.coverage or 0.0) * (speculation.length or 0.0)
-    return None if speculation.break_even is None or length <= 0.0 else (speculation.break_even - 1.0) / length
+    return None if speculation.break_even is None or length <= 0.0 else max(speculation.break_even - 1.0, 0.0) / length
 
 
 def low_acceptance(evidence: Evidence, slices: Slices) -> Claim:
@@ -79,19 +80,27 @@ def low_acceptance(evidence: Evidence, slices: Slices) -> Claim:
         if wanted is not None and wanted > 1.0
         else f"{units.percent(wanted)} would break even"
     )
+    long = shortening.told(speculation)
     return found(
         "low acceptance", kind="loss", share=share, doubt=None,
-        claim=f"speculation loses {units.percent(share)} of the time: {said}",
+        claim=f"speculation loses {units.percent(share)} of the time: {said}" + ("" if long is None else f"; {long}"),
         evidence=(
             f"{units.percent(speculation.acceptance)} of {units.count(speculation.drafted)} drafted tokens were "
             f"accepted; {verdict}",
+            *shortening.evidence(speculation),
             _cost_of_rounds(speculation),
             f"{units.number(speculation.wasted_rows)} rows of each verification committed nothing",
             f"{units.percent(speculation.coverage)} of the forwards carried a draft",
         ),
-        counterfactual=without(evidence, amount) + "; switching speculation off would do that",
+        counterfactual=without(evidence, amount) + f"; switching speculation off would do that{_shorter(speculation)}",
         falsifier="without speculation tokens do not come faster",
     )  # fmt: skip
+
+
+def _shorter(speculation: Speculation) -> str:
+    """What shorter drafts would do beyond that, where they win."""
+    best = speculation.shorter
+    return "" if best is None or best.gain < shortening.WINS else f", and drafts of {best.length} more than that"
 
 
 def _cost_of_rounds(speculation: Speculation) -> str:
@@ -124,11 +133,13 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
     elif what is None and (speculation.acceptance or 0.0) < GOOD_ACCEPTANCE:
         doubt = "what a round would have to bring is not known, and many drafts are rejected"
     doubt = doubt or contradiction(evidence.responses, "draft")
+    long = shortening.told(speculation) if is_loss else None
     verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing"
     return found(
         "draft overhead", kind="loss" if is_loss else "need", share=share, doubt=doubt,
         claim=f"obtaining drafts takes {per_step(evidence, amount)}, {units.percent(share)} of the time"
-        + ("" if what is None else f"; speculation {verb}"),
+        + ("" if what is None else f"; speculation {verb}")
+        + ("" if long is None else f"; {long}"),
         evidence=(
             f"drafting takes {units.duration(drafting)} of a step; {units.duration(per_token)} per drafted token"
             + ("" if relative is None else f", {units.number(relative)} of a plain step"),

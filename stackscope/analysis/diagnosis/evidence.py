@@ -104,6 +104,15 @@ QUIET: Final = 0.8
 """The same of probes, which stray more: the undisturbed level is the best of many."""
 
 
+class Shorter(msgspec.Struct, frozen=True):
+    """What drafts of a length below that in force would do, approximately."""
+
+    length: int
+    tokens_per_forward: float
+    gain: float
+    """Tokens per second ÷ those without drafts."""
+
+
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """What drafting cost and won. Of steps without prefill rows, save the counts."""
 
@@ -125,6 +134,10 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """Mean step with drafts, and the same step without, by the model."""
     wall_ns: float = 0.0
     """Measured time of the steps in question."""
+    survival: tuple[float, ...] = ()
+    """Share of the drafts of which at least 1, 2, … tokens were accepted."""
+    shorter: Shorter | None = None
+    """The best length below that in force. `None`: drafting does not lose, or that is not known."""
 
 
 class Batching(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
+from stackscope.analysis.diagnosis import shortening
 from stackscope.analysis.diagnosis.evidence import Batching, Roofs, Speculation, scaled, summed
 from stackscope.analysis.timing.shapes import Shape
 from stackscope.analysis.timing.terms import Terms
@@ -180,7 +181,7 @@ def facts(
         idle_resident_ns=sum([one.weight * _idle_part(one.sample) * one.terms.resident for one in every]),
         prompt_terms=_prompt_terms(model, prefills),
         batching=_batching(tally, _fragmented(model, every)),
-        speculation=_speculation(tally, _rounds(model, costed) if tally.drafted else None),
+        speculation=_speculation(tally, _rounds(model, costed) if tally.drafted else None, model, costed),
     )
     return found
 
@@ -301,10 +302,15 @@ def _rounds(model: Predictor, costed: Sequence[Costed]) -> Rounds:
     return Rounds(as_is, free, plain, steps)
 
 
-def _speculation(tally: Tally, rounds: Rounds | None) -> Speculation | None:
+def _speculation(
+    tally: Tally, rounds: Rounds | None, model: Predictor | None = None, costed: Sequence[Costed] = ()
+) -> Speculation | None:
     if tally.drafted == 0 or tally.pairs == 0:
         return None
-    is_known = rounds is not None and rounds.plain > 0.0
+    known = rounds if rounds is not None and rounds.plain > 0.0 else None
+    shorter = None
+    if known is not None and model is not None and tally.emitted * known.plain < tally.pairs * known.as_is:
+        shorter = shortening.shorter(model, [(one.sample.shape, one.weight) for one in costed], tally)
     return Speculation(
         tokens_per_forward=tally.emitted / tally.pairs,
         coverage=tally.verifications / tally.pairs,
@@ -312,11 +318,13 @@ def _speculation(tally: Tally, rounds: Rounds | None) -> Speculation | None:
         drafted=tally.drafted,
         wasted_rows=tally.wasted_rows / tally.verifications,
         length=tally.drafted / tally.verifications,
-        break_even=rounds.as_is / rounds.plain if rounds is not None and is_known else None,
-        break_even_if_free=rounds.free / rounds.plain if rounds is not None and is_known else None,
-        round_ns=rounds.as_is / rounds.steps if rounds is not None and is_known else None,
-        plain_ns=rounds.plain / rounds.steps if rounds is not None and is_known else None,
+        break_even=known.as_is / known.plain if known is not None else None,
+        break_even_if_free=known.free / known.plain if known is not None else None,
+        round_ns=known.as_is / known.steps if known is not None else None,
+        plain_ns=known.plain / known.steps if known is not None else None,
         wall_ns=tally.pure,
+        survival=shortening.survival(tally),
+        shorter=shorter,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 
 LEAST_UBATCH = 512
 """Rows that one pass holds at least, where no larger one was seen (llama.cpp's default n_ubatch)."""
+
+
+class Rounds(dict[tuple[int, int, int], int]):
+    """How often so many tokens were drafted, accepted and emitted. They add up, to new ones."""
+
+    def __add__(self, other: Rounds) -> Rounds:
+        both = Rounds(self)
+        for key, times in other.items():
+            both[key] = both.get(key, 0) + times
+        return both
+
+    def __radd__(self, other: int) -> Rounds:
+        """After nothing, which a sum begins with."""
+        del other
+        return Rounds(self)
 
 
 class Tally(msgspec.Struct, gc=False):
@@ -53,6 +68,8 @@ class Tally(msgspec.Struct, gc=False):
     drafted: int = 0
     accepted: int = 0
     wasted_rows: int = 0
+    rounds: Rounds = msgspec.field(default_factory=Rounds)
+    """Of the verifications."""
     mixed_steps: int = 0
     mixed: int = 0
     pure_steps: int = 0
@@ -109,7 +126,8 @@ class Tally(msgspec.Struct, gc=False):
 def total(tallies: Iterable[Tally]) -> Tally:
     """The sum of several."""
     rows = [msgspec.structs.astuple(tally) for tally in tallies]
-    return Tally(*map(sum, zip(*rows, strict=True))) if rows else Tally()
+    sums: list[Any] = [sum(column) for column in zip(*rows, strict=True)]
+    return Tally(*sums)
 
 
 def add_steps(tally: Tally, steps: Sequence[StepRecord], ends: Sequence[int], threads: int | None) -> None:
@@ -167,6 +185,7 @@ def _add_forward(tally: Tally, step: StepRecord, duration: int, threads: int | N
         tally.cpu += cpu
         tally.thread_time += forward * threads
     prefill = decode = pairs = outputs = held = 0
+    rounds = tally.rounds
     for slot in step.work:
         new = slot.new
         held += slot.cached
@@ -182,6 +201,8 @@ def _add_forward(tally: Tally, step: StepRecord, duration: int, threads: int | N
             tally.drafted += drafted
             tally.accepted += slot.accepted
             tally.wasted_rows += new - slot.emitted
+            key = drafted, slot.accepted, slot.emitted
+            rounds[key] = rounds.get(key, 0) + 1
     rows = prefill + decode
     tally.rows += rows
     tally.outputs += outputs
