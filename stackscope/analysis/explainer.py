@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
 from stackscope.analysis.diagnosis.naming import Naming
@@ -22,7 +23,17 @@ from stackscope.analysis.whatif.breakevens import BreakEven, all_of
 from stackscope.analysis.whatif.predict import Predictor
 from stackscope.analysis.whatif.ranking import Ranking, rank
 from stackscope.analysis.whatif.watch import Watch
-from stackscope.records import Cause, ConfigEvent, DraftKind, Header, ModelSummary, Prediction, StepRecord, TrafficEvent
+from stackscope.records import (
+    Cause,
+    ConfigEvent,
+    DraftKind,
+    Footer,
+    Header,
+    ModelSummary,
+    Prediction,
+    StepRecord,
+    TrafficEvent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,7 +124,7 @@ class Explainer:
         self._curves = Curves()
         self._explanation = Explanation()
         self._name_from_ns = self._rank_from_ns = 0
-        self._has_steps = False
+        self._has_steps = self._is_over = False
         self._break_evens: tuple[BreakEven, ...] | None = None
         """`None`: to be found anew."""
         self._break_evens_until_ns = 0
@@ -131,6 +142,8 @@ class Explainer:
             self._has_steps = True
         elif isinstance(record, ConfigEvent | TrafficEvent):
             self._change(record)
+        elif isinstance(record, Footer):
+            self._end()
         self._follower.write(record)
         self._watch.write(record)
         self._curves.write(record)
@@ -146,9 +159,20 @@ class Explainer:
         self._rank_from_ns = event.at_ns + settling_ns
         self._break_evens = None
         self._explanation = msgspec.structs.replace(
-            self._explanation, ranking=None, why_no_ranking="Something has just changed: predictions start anew.",
-            ranked_at_ns=None,
-        )  # fmt: skip
+            self._explanation, ranking=None, why_no_ranking=self._why_not_yet(event.at_ns), ranked_at_ns=None
+        )
+
+    def _why_not_yet(self, at_ns: int) -> str:
+        left = units.counted(max(-(-(self._rank_from_ns - at_ns) // 1_000_000_000), 1), "second")
+        return f"Something has just changed: predictions start anew in {left}."
+
+    def _end(self) -> None:
+        """What is not known yet will not be any more: say so at the next look."""
+        self._is_over = True
+        if self._explanation.naming.name is None:
+            self._name_from_ns = 0
+        if self._explanation.ranking is None:
+            self._rank_from_ns = 0
 
     def close(self) -> None:
         """Nothing is held that needs releasing."""
@@ -158,6 +182,9 @@ class Explainer:
         self.follow(at_ns)
         if self._has_steps and at_ns >= self._rank_from_ns:
             self._rank_from_ns = at_ns + self._timed(self._rank, at_ns, RANKING_SHARE, RANKING_NS)
+        elif self._has_steps and self._explanation.ranking is None and self._explanation.ranked_at_ns is None:
+            why = self._why_not_yet(at_ns)
+            self._explanation = msgspec.structs.replace(self._explanation, why_no_ranking=why)
         return self._explanation
 
     def follow(self, at_ns: int) -> Explanation:
@@ -168,7 +195,7 @@ class Explainer:
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""
-        self._break_evens = None
+        self._break_evens, self._is_over = None, True
         if self._has_steps:
             self._name(at_ns)
             self._rank(at_ns)
@@ -193,7 +220,7 @@ class Explainer:
         return min(max(least_ns, round((self._cpu_ns() - began_ns) / share)), most_ns)
 
     def _name(self, at_ns: int) -> None:
-        naming = self._follower.name(at_ns)
+        naming = self._follower.name(at_ns, is_over=self._is_over)
         self._remember(naming, at_ns)
         evidence, model = self._follower.evidence, self._follower.fit.model()
         self.remember_stalls(() if evidence is None else evidence.stalls)

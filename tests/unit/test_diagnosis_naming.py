@@ -144,13 +144,17 @@ def test_a_cause_that_is_not_confirmed_is_not_named() -> None:
 
 
 def test_too_few_forwards_refuse() -> None:
-    assert named(window(forwards=7)) == (None, "7 forwards so far, too few to name anything")
+    assert named(window(forwards=7)) == (None, "7 forwards so far, 8 are needed to name anything")
     assert named(window(forwards=8))[0] == "weight bandwidth"
 
 
 def test_after_effects_of_a_change_refuse() -> None:
     evidence = msgspec.structs.replace(window(), settling=0.5)
-    assert named(evidence) == (None, "the after-effects of a change are still being paid")
+    assert named(evidence) == (
+        None,
+        "the after-effects of a change are paid in 50 % of the last steps: something is named once they are in less "
+        "than 25 %",
+    )
 
 
 def test_nothing_limits_an_engine_that_waits() -> None:
@@ -281,7 +285,7 @@ def test_without_a_time_model_the_forward_has_no_name_but_what_is_measured_has()
 def test_a_first_name_needs_two_seconds() -> None:
     namings = follow(Namer(), [window(at) for at in (10, 10.5, 11, 11.5, 12, 12.5)])
     assert [naming.name for naming in namings] == [None] * 4 + ["weight bandwidth"] * 2
-    assert namings[0].sentence == "two seconds of steps are needed"
+    assert namings[0].sentence == "weight bandwidth leads; it is named if it still does in 2 s"
     assert namings[-1].since_ns == 10 * S
 
 
@@ -334,7 +338,7 @@ def test_it_comes_back_only_after_two_seconds() -> None:
     namer.update(window(13.0, weights=8.0, other=2.0))
     namings = follow(namer, [window(13.5 + 0.5 * i) for i in range(5)])
     assert [naming.name for naming in namings] == [None] * 4 + ["weight bandwidth"]
-    assert namings[0].sentence == "two seconds of steps are needed"
+    assert namings[0].sentence == "weight bandwidth leads; it is named if it still does in 2 s"
 
 
 def test_alternating_evidence_does_not_flicker() -> None:

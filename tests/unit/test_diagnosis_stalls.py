@@ -72,7 +72,7 @@ def test_it_has_a_sentence_of_its_own_and_nothing_is_named_for_it() -> None:
     assert stalled.run(6).name == "weight bandwidth"
     assert stalled.evidence.stalls == ()
     soon = next(one.sentence for one in stalled.namings if one.notes)
-    assert re.fullmatch(r"\d forwards? beside a stall, too few to name anything", soon)
+    assert re.fullmatch(r"\d forwards? beside a stall, 8 are needed to name anything", soon)
     _, twice = stopped(LOADS["one request"], 3 * S // 2, steps=2)
     assert any(note.startswith("2 steps stalled, one for 1.52 s") for note in twice.namings[-1].notes)
 

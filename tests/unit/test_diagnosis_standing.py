@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from stackscope.analysis.diagnosis.naming import Namer
+from tests.diagnosis_machine import S
 from tests.unit.test_diagnosis_naming import follow, window
 
 
@@ -25,3 +27,39 @@ def test_a_name_goes_where_now_this_and_now_that_would_be_named_instead() -> Non
     names = [one.name for one in follow(namer, later)]
     assert names[:4] == ["weight bandwidth"] * 4
     assert "weight bandwidth" not in names[4:]
+
+
+def begun(at_s: float) -> Namer:
+    namer = Namer()
+    namer.begin(round(at_s * S))
+    return namer
+
+
+def test_what_leads_is_told_with_how_long_it_still_has_to() -> None:
+    namer = begun(9.5)
+    said = [one.sentence for one in follow(namer, [window(10), window(11.2)])]
+    assert said == [
+        "weight bandwidth leads; it is named if it still does in 2 s",
+        "weight bandwidth leads; it is named if it still does in 0.8 s",
+    ]
+
+
+def test_a_run_that_is_over_waits_for_nothing() -> None:
+    assert begun(8.8).update(window(10), is_over=True).sentence == (
+        "the run was too short to name anything: 1.2 s of steps, 2 s are needed"
+    )
+    few = begun(8.8).update(window(10, forwards=3), is_over=True)
+    assert few.sentence == "3 forwards in the last seconds, 8 are needed to name anything"
+    changed = msgspec.structs.replace(window(10), settling=0.5)
+    assert begun(5).update(changed, is_over=True).sentence == (
+        "the after-effects of a change are paid in 50 % of the last steps"
+    )
+
+
+def test_at_the_end_of_a_longer_run_it_is_told_what_led() -> None:
+    namer = begun(5)
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    namer.update(window(13.0, weights=8.0, other=2.0))
+    assert namer.update(window(13.5), is_over=True).sentence == (
+        "weight bandwidth led at the end, but not for the 2 s that a name takes"
+    )

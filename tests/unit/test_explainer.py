@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, Explainer
+from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, SETTLING_NS, Explainer
 from stackscope.pipeline import time_ns
-from stackscope.records import ConfigEvent, Header, Prediction, StepRecord, TrafficEvent
+from stackscope.records import ConfigEvent, Footer, Header, Prediction, StepRecord, TrafficEvent
 from tests.explained_story import SECOND, explainer, seen, story
 from tests.unit.record_builders import make_header
 
@@ -132,3 +132,32 @@ def test_a_header_begins_anew() -> None:
     assert one.final(200 * SECOND).naming.shares
     one.write(make_header())
     assert not one.explanation(201 * SECOND).naming.shares
+
+
+def test_after_a_change_it_is_told_when_predictions_start_anew() -> None:
+    one = explainer()
+    for record in story():
+        one.write(record)
+        if isinstance(record, ConfigEvent) and record.changes:
+            break
+    assert isinstance(record, ConfigEvent)
+    settling_s = SETTLING_NS // SECOND if record.kind != "rebuild" else None
+    told = [one.explanation(record.at_ns + s * SECOND).why_no_ranking for s in (0, 2)]
+    left = [int(why.removeprefix("Something has just changed: predictions start anew in ").split()[0]) for why in told]
+    assert left[0] - left[1] == 2
+    assert settling_s in (None, left[0])
+
+
+def test_a_recording_that_ends_early_says_what_was_missing() -> None:
+    """After 1.6 s of steps, with nothing to follow."""
+    one, steps = explainer(), []
+    for record in story():
+        if isinstance(record, StepRecord):
+            steps.append(record)
+            if record.end_ns - steps[0].start_ns > 1.6 * SECOND:
+                break
+        one.write(record)
+    end_ns = steps[-2].end_ns
+    assert "leads; it is named if it still does in" in one.explanation(end_ns).naming.sentence
+    one.write(Footer(at_ns=end_ns, reason="done", steps=len(steps) - 1, requests=0))
+    assert one.explanation(end_ns).naming.sentence.startswith("the run was too short to name anything: 1.")

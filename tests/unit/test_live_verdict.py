@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from stackscope.analysis.live.snapshot import PARTS, Part, Window
@@ -53,7 +54,7 @@ def test_all_parts_but_the_unexplained_are_in_one_group() -> None:
 def test_nothing_is_named_before_it_has_led_for_two_seconds() -> None:
     early = told(*throughout(DECODING, 1.5))
     assert (early.name, early.share) == (None, None)
-    assert early.sentence
+    assert early.sentence == "decode forward leads; it is named if it still does in 0.5 s"
     found = told(*throughout(DECODING, 2.0))
     assert (found.name, found.since_ns) == (DECODE, 0)
     assert found.share == pytest.approx(0.7)
@@ -153,3 +154,15 @@ def test_without_figures_nothing_is_said() -> None:
     verdicts.update(0, None)
     verdicts.update(HOLD_NS, None)
     assert verdicts.verdict(Window()).name is None
+
+
+def test_where_no_more_will_come_nothing_is_waited_for() -> None:
+    verdicts = Verdicts()
+    verdicts.update(0, DECODING)
+    short = msgspec.structs.replace(window(DECODING), wall_ns=1_200_000_000)
+    assert verdicts.verdict(short, is_over=True).sentence == (
+        "the run was too short to name anything: 1.2 s of steps, 2 s are needed"
+    )
+    assert verdicts.verdict(window(DECODING), is_over=True).sentence == (
+        "decode forward led at the end, but not for the 2 s that a name takes"
+    )

@@ -62,11 +62,11 @@ class Follower:
         steps, self._pending = self._pending, []
         self.fit.add(steps)
 
-    def name(self, now_ns: int) -> Naming:
-        """What limits now. Costs some milliseconds: once a second is often enough."""
+    def name(self, now_ns: int, *, is_over: bool = False) -> Naming:
+        """What limits now. Costs some milliseconds: once a second is often enough. `is_over`: no more will come."""
         self._learn()
         self.evidence = self.gatherer.evidence(now_ns, self.fit.model())
-        return self.namer.update(self.evidence)
+        return self.namer.update(self.evidence, is_over=is_over)
 
 
 def namings(records: Iterable[AnyRecord], every_ns: int = EVERY_NS) -> Iterator[Naming]:

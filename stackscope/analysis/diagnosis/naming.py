@@ -94,9 +94,14 @@ class Choice(NamedTuple):
     """Nothing may be named now, whatever stood before."""
 
 
-def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) -> Choice:
-    """The name of a window. `standing` is what was named before: between one and two causes it has the benefit."""
-    refusal = _too_early(evidence)
+def choose(
+    evidence: Evidence, judged: Judged, standing: Cause | None = None, *, is_over: bool = False
+) -> Choice:
+    """The name of a window. `standing` is what was named before: between one and two causes it has the benefit.
+
+    `is_over`: no more steps will come.
+    """
+    refusal = _too_early(evidence, is_over=is_over)
     if refusal is not None:
         return _nothing(refusal, is_refusal=True)
     waits, losses, needs = judged.of_kind("wait"), judged.of_kind("loss"), judged.of_kind("need")
@@ -117,15 +122,18 @@ def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None) ->
     return _needed(judged, needs, standing)
 
 
-def _too_early(evidence: Evidence) -> str | None:
-    """Why nothing can be said at all. `None`: something can."""
+def _too_early(evidence: Evidence, *, is_over: bool) -> str | None:
+    """Why nothing can be said at all, and what is missing. `None`: something can."""
     if evidence.times.wall <= 0.0:
         return "no step has run in the last seconds"
     if evidence.forwards < LEAST_FORWARDS and evidence.times.idle < MOST_IDLE * evidence.times.wall:
-        so_far = "beside a stall" if evidence.stalls else "so far"
-        return f"{units.counted(evidence.forwards, 'forward')} {so_far}, too few to name anything"
+        when = "beside a stall" if evidence.stalls else "in the last seconds" if is_over else "so far"
+        forwards = units.counted(evidence.forwards, "forward")
+        return f"{forwards} {when}, {LEAST_FORWARDS} are needed to name anything"
     if evidence.settling > MOST_SETTLING:
-        return "the after-effects of a change are still being paid"
+        paying = f"the after-effects of a change are paid in {units.percent(evidence.settling)} of the last steps"
+        until = "" if is_over else f": something is named once they are in less than {units.percent(MOST_SETTLING)}"
+        return f"{paying}{until}"
     return None
 
 
@@ -181,6 +189,11 @@ def _likely(doubtful: Finding) -> Choice:
         f"{doubtful.cause} is the likely one, with {units.percent(doubtful.share)} of the time, "
         f"but not confirmed: {doubtful.against}"
     )
+
+
+def _seconds(ns: int) -> str:
+    """Whole seconds as such, else to a tenth."""
+    return units.number(ns / 1e9, unit="s", places=0 if ns % 1_000_000_000 == 0 else 1)
 
 
 def _nothing(why: str, *, is_refusal: bool = False) -> Choice:
@@ -241,23 +254,23 @@ class Namer:
         """The first step began then."""
         self._began_ns = at_ns
 
-    def update(self, evidence: Evidence) -> Naming:
-        """Take the evidence of the last seconds, at times that do not go back."""
+    def update(self, evidence: Evidence, *, is_over: bool = False) -> Naming:
+        """Take the evidence of the last seconds, at times that do not go back. `is_over`: no more steps will come."""
         judged = judge(evidence)
-        choice = self._choose(evidence, judged)
-        change = self._follow(evidence.at_ns, choice, judged)
+        choice = self._choose(evidence, judged, is_over=is_over)
+        change = self._follow(evidence.at_ns, choice, judged, is_over=is_over)
         return self._naming(evidence, judged, change)
 
-    def _choose(self, evidence: Evidence, judged: Judged) -> Choice:
+    def _choose(self, evidence: Evidence, judged: Judged, *, is_over: bool) -> Choice:
         """With the benefit that what stands has, unless something else would have been named without it for long."""
-        unaided = choose(evidence, judged)
+        unaided = choose(evidence, judged, is_over=is_over)
         if self._unaided_since_ns is None or unaided.name != self._unaided:
             self._unaided, self._unaided_since_ns = unaided.name, evidence.at_ns
         if evidence.at_ns - self._unaided_since_ns >= LONG_HOLD_NS:
             return unaided
-        return choose(evidence, judged, self._shown.name)
+        return choose(evidence, judged, self._shown.name, is_over=is_over)
 
-    def _follow(self, at_ns: int, choice: Choice, judged: Judged) -> NameChange | None:
+    def _follow(self, at_ns: int, choice: Choice, judged: Judged, *, is_over: bool) -> NameChange | None:
         """Decide what is shown from now on; the change, if the name did."""
         shown = self._shown
         updated_ns, self._updated_ns = self._updated_ns, at_ns
@@ -277,10 +290,22 @@ class Namer:
         stood_ns = 0 if self._agreed_ns is None else at_ns - self._agreed_ns
         is_held = at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS) and stood_ns < LONG_HOLD_NS
         if is_held:
-            self._shown = _nothing("two seconds of steps are needed") if shown.name is None else _as_now(shown, judged)
+            waits = shown.name is None
+            self._shown = _nothing(self._why_held(at_ns, choice, is_over)) if waits else _as_now(shown, judged)
             return None
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
+
+    def _why_held(self, at_ns: int, choice: Choice, is_over: bool) -> str:
+        """What would be named, and how much is missing until it is."""
+        seen_ns = HOLD_NS if self._began_ns is None else at_ns - self._began_ns
+        led_ns = 0 if self._candidate_since_ns is None else at_ns - self._candidate_since_ns
+        if is_over and seen_ns < HOLD_NS:
+            seen, needed = _seconds(seen_ns), _seconds(HOLD_NS)
+            return f"the run was too short to name anything: {seen} of steps, {needed} are needed"
+        if is_over:
+            return f"{choice.name} led at the end, but not for the {_seconds(HOLD_NS)} that a name takes"
+        return f"{choice.name} leads; it is named if it still does in {_seconds(max(HOLD_NS - led_ns, 0))}"
 
     def _is_unseen(self, at_ns: int, updated_ns: int | None) -> bool:
         """Whether so much went by since the last look, or before the first, that nothing said then holds now."""

@@ -57,9 +57,12 @@ class Verdicts:
         self._previous: str | None = None
         self._candidate: str | None = None
         self._candidate_since_ns: int | None = None
+        self._at_ns = 0
+        """Up to when shares were taken."""
 
     def update(self, at_ns: int, parts: Mapping[str, float] | None) -> None:
         """Take the shares of `snapshot.PARTS` in the last seconds up to `at_ns`. `None`: not known."""
+        self._at_ns = at_ns
         shares = {} if parts is None else grouped(parts)
         name = leader(shares) if shares else None
         if name == self._name:
@@ -74,15 +77,15 @@ class Verdicts:
             self._name, self._since_ns = name, self._candidate_since_ns
             self._candidate_since_ns = None
 
-    def verdict(self, window: Window) -> Verdict:
-        """What is named now, with the figures of a window."""
+    def verdict(self, window: Window, *, is_over: bool = False) -> Verdict:
+        """What is named now, with the figures of a window. `is_over`: no more steps will come."""
         if not window.parts:
             return Verdict(sentence="nothing is known of the last seconds")
         parts = {part.name: part.share for part in window.parts}
         shares = grouped(parts)
         name = self._name
         if name is None:
-            why = _why_none(parts["unexplained"], shares)
+            why = self._why_none(window, parts["unexplained"], shares, is_over)
             return Verdict(basis="phases", sentence=why, since_ns=self._since_ns, previous=self._previous)
         others = sorted([other for other in GROUPS if other != name], key=lambda other: -shares[other])
         return Verdict(
@@ -94,6 +97,24 @@ class Verdicts:
             since_ns=self._since_ns,
             previous=self._previous,
         )
+
+    def _why_none(self, window: Window, unexplained: float, shares: Mapping[str, float], is_over: bool) -> str:
+        if unexplained > MOST_UNEXPLAINED:
+            return f"{units.percent(unexplained)} of the time is unexplained, too much to name anything"
+        first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+        if leader(shares) is None:
+            return f"nothing dominates: {_share_of(first, shares)}, {_share_of(second, shares)}; {BASIS}"
+        led_ns = 0 if self._candidate_since_ns is None else self._at_ns - self._candidate_since_ns
+        if not is_over:
+            return f"{first.lower()} leads; it is named if it still does in {_seconds(max(HOLD_NS - led_ns, 0))}"
+        if window.wall_ns < HOLD_NS:
+            seen = _seconds(window.wall_ns)
+            return f"the run was too short to name anything: {seen} of steps, {_seconds(HOLD_NS)} are needed"
+        return f"{first.lower()} led at the end, but not for the {_seconds(HOLD_NS)} that a name takes"
+
+
+def _seconds(ns: int) -> str:
+    return units.number(ns / 1e9, unit="s", places=0 if ns % 1_000_000_000 == 0 else 1)
 
 
 def grouped(parts: Mapping[str, float]) -> dict[str, float]:
@@ -108,15 +129,6 @@ def leader(shares: Mapping[str, float]) -> str | None:
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
     is_clear = shares[first] >= LEAST_SHARE or shares[first] - shares[second] >= LEAST_LEAD
     return first if is_clear else None
-
-
-def _why_none(unexplained: float, shares: Mapping[str, float]) -> str:
-    if unexplained > MOST_UNEXPLAINED:
-        return f"{units.percent(unexplained)} of the time is unexplained, too much to name anything"
-    if leader(shares) is not None:
-        return "two seconds of steps are needed"
-    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    return f"nothing dominates: {_share_of(first, shares)}, {_share_of(second, shares)}; {BASIS}"
 
 
 def _share_of(name: str, shares: Mapping[str, float]) -> str:

@@ -381,7 +381,7 @@ class LiveView:
             return Verdict(sentence="this source does not say where the time of a step goes")
         if self._explanation is not None and self._explanation.terms:
             return explained.verdict(self._explanation)
-        return self._verdicts.verdict(named)
+        return self._verdicts.verdict(named, is_over=state in ("finished", "dead"))
 
 
 def _is_settling(event: Event) -> bool:
