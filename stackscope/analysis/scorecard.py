@@ -122,6 +122,17 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
         return self.n < FEW
 
     @property
+    def why_none(self) -> str | None:
+        """Why no change of a recording is scored, in words. `None`: at least one is."""
+        if self.n > 0:
+            return None
+        if not self.outcomes:
+            return "nothing was changed while it was recorded, so nothing could be predicted and measured"
+        reasons = [f"{why} ({units.count(n)})" for why, n in self.left_out.items()]
+        reasons += [f"it is still being measured ({units.count(self.n_pending)})"] if self.n_pending else []
+        return f"of {units.counted(len(self.outcomes), 'change')} none counts: {'; '.join(reasons)}"
+
+    @property
     def sentence(self) -> str:
         """The score in words."""
         if self.n == 0 or self.median_error is None:

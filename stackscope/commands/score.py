@@ -56,6 +56,7 @@ def _of(found: Score, *, with_changes: bool = True) -> dict[str, object]:
         "intervals_held": found.covered,
         "coverage": found.coverage,
         "not_scored": found.left_out,
+        "why_none": found.why_none,
     }
     if with_changes:
         figures["outcomes"] = [

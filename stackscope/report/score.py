@@ -45,9 +45,19 @@ def shown(sessions: Sequence[SessionScore], total: Score, width: int) -> Text:
         reasons = [f"{units.count(n)}: {why}" for why, n in total.left_out.items()]
         blocks.append([row("not scored", [reason], width) for reason in reasons[:1]])
         blocks[-1] += [row("", [reason], width) for reason in reasons[1:]]
+    blocks.append([row("no score", [told], width) for told in _unscored(sessions)])
     missing = [(one.name, told) for one in sessions for told in (one.truncated, one.left_out) if told is not None]
     blocks.append([row("note", [f"{name}: {told}"], width, style="yellow") for name, told in missing])
     return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
+
+
+def _unscored(sessions: Sequence[SessionScore]) -> list[str]:
+    """The recordings without any scored change, by the reason."""
+    names: dict[str, list[str]] = {}
+    for one in sessions:
+        if one.score.why_none is not None:
+            names.setdefault(one.score.why_none, []).append(one.name)
+    return [f"{', '.join(alike)}: {why}" for why, alike in names.items()]
 
 
 def _cells(name: str, score: Score) -> tuple[str, ...]:

@@ -134,4 +134,21 @@ def test_without_changes_every_figure_is_unknown_or_none(tmp_path: Path) -> None
     assert document(path)["total"] == {
         "changes": 0, "scored": 0, "signs": 0, "signs_right": 0, "median_error": None, "intervals_held": 0,
         "coverage": None, "not_scored": {},
+        "why_none": "nothing was changed while it was recorded, so nothing could be predicted and measured",
     }  # fmt: skip
+
+
+def test_a_recording_without_a_score_says_why(tmp_path: Path) -> None:
+    unchanged = tmp_path / "unchanged.jsonl.zst"
+    with SessionWriter(unchanged, make_header(config=BEFORE)) as writer:
+        writer.write(make_step(0))
+    silent = record(tmp_path / "silent.jsonl.zst", None)
+    scored = record(tmp_path / "scored.jsonl.zst", Estimate(0.55, 0.45, 0.65))
+    code, out, _ = score(unchanged, silent, scored)
+    told = " ".join(out.split())
+    assert code == 0
+    assert "unchanged: nothing was changed while it was recorded, so nothing could be predicted and measured" in told
+    assert "silent: of 1 change none counts: the prediction gave no number (1)" in told
+    assert "no score scored" not in told
+    whys = [one["why_none"] for one in document(unchanged, silent, scored)["sessions"]]
+    assert [why is None for why in whys] == [False, False, True]
