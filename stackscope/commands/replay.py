@@ -30,6 +30,7 @@ def _summarise(path: Path, options: RunOptions) -> int:
     """Print what `run` printed at the end of it."""
     from stackscope.analysis.explainer import Explainer, unhurried
     from stackscope.analysis.summary import RunSummary
+    from stackscope.engine.allowances import Allowances
     from stackscope.records import StepRecord
     from stackscope.report import output
     from stackscope.report.text import RunReport, summary
@@ -37,7 +38,7 @@ def _summarise(path: Path, options: RunOptions) -> int:
 
     reader = SessionReader(path)
     run = RunSummary(limits=options.limits.service)
-    explainer = Explainer(cpu_ns=unhurried)
+    explainer = Explainer(rules=Allowances(), cpu_ns=unhurried)  # How many cores that machine has is not recorded.
     last_ns = 0
     for record in reader:
         run.write(record)

@@ -44,7 +44,9 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
         from stackscope.analysis.live.view import LiveView
         from stackscope.engine.allowances import Allowances
 
-        explainer = Explainer(rules=Allowances(usable_cores()), variants=variants)
+        # A recording may be of another machine, of whose cores nothing is known.
+        cores = None if playback is not None else usable_cores()
+        explainer = Explainer(rules=Allowances(cores), variants=variants)
         return LiveView(limits=options.limits.service, explainer=explainer)
 
     app = StackscopeApp(

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from stackscope.analysis.metrics.base import ServiceLimits
 from stackscope.cli import app
+from stackscope.report.page.gather import gather
 from stackscope.session.format import encode_all
+from stackscope.session.reader import SessionReader
 from stackscope.session.writer import SessionWriter
+from tests.explained_story import STORY
 from tests.unit.report_sessions import header, request, steps
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from stackscope.report.text import RunReport
 
 
 @pytest.fixture
@@ -59,3 +65,16 @@ def test_the_settings_file_counts(recording: Path, tmp_path: Path) -> None:
     settings = tmp_path / "mine.toml"
     settings.write_text("[limits]\nttft_ms = 1\n[screen]\ntheme = 'light'\n[keys]\nmark = 'M'\n")
     assert "in time       0 % within a TTFT of 1 ms" in replayed(recording, "--config", str(settings))[1]
+
+
+def test_what_it_says_would_help_is_what_the_engine_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rules know what memory a configuration takes, and which it refuses."""
+    shown: list[RunReport] = []
+    monkeypatch.setattr("stackscope.report.output.show", lambda made: shown.append(made.args[0]))
+    CliRunner().invoke(app, ["replay", str(STORY)])
+    [report] = shown
+    assert report.explanation is not None
+    assert report.explanation.ranking is not None
+    told = [one.prediction for one in report.explanation.ranking.singles]
+    assert any(one.memory_bytes is not None for one in told)
+    assert gather(SessionReader(STORY), ServiceLimits()).explanation.ranking == report.explanation.ranking

@@ -15,6 +15,7 @@ from stackscope.analysis.metrics.base import unknown_needs
 from stackscope.analysis.metrics.latency import REQUEST_METRICS
 from stackscope.analysis.summary import RunResult, RunSummary
 from stackscope.analysis.totals import COMPLETED
+from stackscope.engine.allowances import Allowances
 from stackscope.pipeline import time_ns
 from stackscope.records import ConfigEvent, HardwareSample, RequestRecord, StepRecord
 from stackscope.report.page.series import Series
@@ -90,7 +91,8 @@ class _Gathering:
         self.series = Series(self.unknown)
         self.run = RunSummary(limits=limits)
         self.view = LiveView(limits)
-        self.explainer = Explainer(cpu_ns=unhurried)
+        # How many cores the machine had that recorded it is not known.
+        self.explainer = Explainer(rules=Allowances(), cpu_ns=unhurried)
         self.curves = {metric.tag: Cumulative() for metric in REQUEST_METRICS}
         self.measured_by = ""
         self.end_ns = 0
