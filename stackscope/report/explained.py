@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_CHANGES: Final = 3
 MOST_NAMES: Final = 3
+LEAST_UNNAMED: Final = 0.005
+"""Share of the run without a name below which that is not told."""
 
 
 class Told(NamedTuple):
@@ -69,15 +71,23 @@ def _limits(explanation: Explanation) -> list[Told]:
     if not stood:
         sentence = explanation.naming.sentence
         return [Told("limited by", [f"not named: {sentence}"])] if explanation.naming.shares else []
-    first, *others = stood
+    first = stood[0]
     found = [Told("limited by", [Text(str(first.naming.name), style="bold"), first.naming.sentence])]
     if len(explanation.stood) > 1 or first.share < 1:
-        names = [f"{one.naming.name} stood for {units.percent(one.share)} of the run" for one in (first, *others)]
-        found.append(Told("", [*names], "dim"))
+        found.append(Told("", [*_shares(explanation), "its figures: the last seconds in which it was named"], "dim"))
     finding = first.naming.finding
     if finding is not None and finding.counterfactual:
         found.append(Told("", [finding.counterfactual], "dim"))
     return found
+
+
+def _shares(explanation: Explanation) -> list[str]:
+    """For how much of the run each name was the verdict, and for how much there was none."""
+    first, *others = explanation.stood[:MOST_NAMES]
+    told = [f"{first.naming.name} was named for {units.percent(first.share)} of the run"]
+    told += [f"{one.naming.name} for {units.percent(one.share)}" for one in others]
+    unnamed = 1.0 - sum(one.share for one in explanation.stood)
+    return told if unnamed < LEAST_UNNAMED else [*told, f"nothing for {units.percent(unnamed)}"]
 
 
 def _change(one: Ranked) -> list[str | Text]:

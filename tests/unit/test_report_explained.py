@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from stackscope.analysis.diagnosis.naming import Naming
-from stackscope.analysis.explainer import Explainer, Explanation
+from stackscope.analysis.explainer import Explainer, Explanation, Stood
 from stackscope.analysis.live.explained import LEAST_PRICE
 from stackscope.analysis.whatif.candidates import Candidate
 from stackscope.analysis.whatif.ranking import Ranked, Ranking
@@ -153,3 +153,13 @@ def test_where_nothing_is_recommended_it_is_said_why() -> None:
     assert "would help nothing could be predicted" in told(open_)
     small = Ranking((Ranked(candidate, prediction, Estimate(1.1, 0.9, 1.2), "8 slots"),), ())
     assert "would help nothing that was predicted gains beyond doubt" in told(small)
+
+
+def test_the_shares_of_names_are_told_with_the_time_without_one() -> None:
+    naming = Naming(name="compute", sentence="computing takes 60 %", shares=(("compute", 0.6),))
+    other = Naming(name="sampling", shares=naming.shares)
+    stood = (Stood(naming=naming, ns=5 * S, share=0.5), Stood(naming=other, ns=2 * S, share=0.2))
+    assert " ".join(text(Explanation(stood=stood), 200).split()) == (
+        "limited by compute · computing takes 60 % compute was named for 50 % of the run · sampling for 20.0 % · "
+        "nothing for 30.0 % · its figures: the last seconds in which it was named"
+    )
