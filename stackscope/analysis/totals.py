@@ -13,12 +13,15 @@ from stackscope.analysis.distribution import Distribution
 from stackscope.analysis.metrics.latency import REQUEST_METRICS, keeps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stackscope.analysis.metrics.base import ServiceLimits
     from stackscope.records import CacheCounters, ConfigEvent, FinishReason, Phases, RequestRecord, StepRecord
 
 PHASES: Final = ("admit", "draft", "build", "decode", "sample", "commit", "emit", "shadow", "other")
+SPELLED: Final[Mapping[str, str]] = {"decode": "forward"}
+"""What readers are told a phase is called, where that is not its name: this one is the whole forward of the target, and
+`decode` elsewhere the part of it for one row of each sequence that decodes."""
 COMPLETED: Final[frozenset[FinishReason]] = frozenset({"eos", "length", "context", "stop"})
 """Ways to finish that count as done. Cancelled and failed requests enter no latency: theirs are cut short."""
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stackscope import units
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
+from stackscope.analysis.totals import SPELLED
 from stackscope.report import explained
 from stackscope.report.epochs import epochs
 from stackscope.report.layout import LABEL_WIDTH, aligned, bar, columns, hang, row
@@ -309,7 +310,7 @@ def _phases(result: Summary, width: int) -> list[Text]:
     shares = sorted(found.items(), key=lambda item: -item[1])
     percents = [units.percent(share) for _, share in shares]
     for (name, share), percent in zip(shares, percents, strict=True):
-        text = Text(f"  {name:{LABEL_WIDTH - 2}}{percent:>{max(map(len, percents))}}  ")
+        text = Text(f"  {SPELLED.get(name, name):{LABEL_WIDTH - 2}}{percent:>{max(map(len, percents))}}  ")
         text.append(bar(share, min(BAR_WIDTH, max(1, width - text.cell_len))), style="cyan")
         lines.append(text)
     idle = result[time.IdleShare]

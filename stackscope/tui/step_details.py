@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
+from stackscope.analysis.totals import SPELLED
 from stackscope.tui.charts import bar, stacked_bar
 from stackscope.tui.compose import beside, figure, flowed, wrapped
 from stackscope.tui.lines import Line, Span, fitted, width
@@ -59,8 +60,9 @@ def _phases(step: StepRecord, room: int, look: Look) -> list[Line]:
         if ns == 0:
             continue
         share = ns / whole if whole else 0.0
+        told = SPELLED.get(name, name)
         text: Line = (
-            Span(f"{name:<7}"), Span(f"{units.duration(ns):>9}", "value"), Span(f"{units.percent(share):>8} ", "label"),
+            Span(f"{told:<7}"), Span(f"{units.duration(ns):>9}", "value"), Span(f"{units.percent(share):>8} ", "label"),
         )  # fmt: skip
         lines.append((*text, *bar(share, max(room - width(text), 0), look, style)))
     return lines

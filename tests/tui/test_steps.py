@@ -182,7 +182,7 @@ def test_details_tell_everything_there_is() -> None:
     )  # fmt: skip
     text = "\n".join(plain(line) for line in details(step, 2, 118, UNICODE))
     for told in (
-        "Step 0", " 1 ms ", "2 requests put back", "decode    850 µs  85.0 %", "CPU of threads 100 %",
+        "Step 0", " 1 ms ", "2 requests put back", "forward   850 µs  85.0 %", "CPU of threads 100 %",
         "passes 512 + 3", "2 draft forwards of 1, 1 rows", "256 of 400 tokens hit", "128 of them useful",
         "missed at token 118", "3 blocks written", "1 block evicted", "2.00 MB of KV copied", "slots 1/8",
     ):  # fmt: skip

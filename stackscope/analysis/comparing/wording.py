@@ -8,6 +8,7 @@ from stackscope import units
 from stackscope.analysis.comparing.comparison import spelled
 from stackscope.analysis.comparing.figures import DISTRIBUTIONS, name_of
 from stackscope.analysis.comparing.judging import value_text
+from stackscope.analysis.totals import SPELLED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,8 +122,9 @@ def rows(found: Moved) -> list[Row]:
 
 
 def _row(part: Part, depth: int) -> Row:
+    name = SPELLED.get(part.name, part.name) if depth == 1 else part.name
     return Row(
-        depth, part.name, units.duration(part.a_ns), units.duration(part.b_ns), signed(part.change_ns),
+        depth, name, units.duration(part.a_ns), units.duration(part.b_ns), signed(part.change_ns),
         signed(part.token_change_ns),
     )  # fmt: skip
 
@@ -133,12 +135,14 @@ def by_change(parts: Sequence[Part]) -> list[Part]:
 
 
 def sentence(found: Moved) -> str:
-    """Where the step time moved, the largest parts first: `step -3.1 ms: decode -3.4 ms (weights -4.4 ms, …), …`."""
+    """Where the step time moved, the largest parts first: `step -3.1 ms: forward -3.4 ms (weights -4.4 ms, …), …`."""
     told = []
     for phase in _telling(by_change(found.phases), found.step):
         inner = by_change(found.decode) if phase.name == "decode" else []
         parts = ", ".join(f"{one.name} {signed(one.change_ns)}" for one in _telling(inner, found.step))
-        told.append(f"{phase.name} {signed(phase.change_ns)}{f', of which {parts}' if parts else ''}")
+        told.append(
+            f"{SPELLED.get(phase.name, phase.name)} {signed(phase.change_ns)}{f', of which {parts}' if parts else ''}"
+        )
     return f"step {signed(found.step.change_ns)}: {'; '.join(told) or 'no part of it by 1 %'}"
 
 

@@ -114,7 +114,7 @@ class TargetBandwidth(Metric[float]):
     tag = "target_bytes_per_s"
     header = "bytes/s"
     unit = "B/s"
-    formula = "Σ bytes of the target ÷ Σ decode phase"
+    formula = "Σ bytes of the target ÷ Σ forward phase"
     needs: ClassVar[tuple[Need, ...]] = ("steps", "phases", "model")
 
     def compute(self, figures: Figures) -> float | None:
@@ -129,7 +129,7 @@ class TargetFlopRate(Metric[float]):
     tag = "target_flops_per_s"
     header = "FLOP/s"
     unit = "FLOP/s"
-    formula = "Σ FLOPs of the target ÷ Σ decode phase"
+    formula = "Σ FLOPs of the target ÷ Σ forward phase"
     needs: ClassVar[tuple[Need, ...]] = ("steps", "phases", "model")
 
     def compute(self, figures: Figures) -> float | None:

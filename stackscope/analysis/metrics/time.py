@@ -45,7 +45,7 @@ class ForwardTime(Metric["Spread"]):
     tag = "forward_ns"
     header = "forward"
     unit = "ns"
-    formula = "decode phase of a step"
+    formula = "forward phase of a step"
     needs: ClassVar[tuple[Need, ...]] = ("steps", "phases")
 
     def compute(self, figures: Figures) -> Spread | None:
@@ -58,7 +58,7 @@ class HostTime(Metric["Spread"]):
     tag = "host_ns"
     header = "host time"
     unit = "ns"
-    formula = "step − draft phase − decode phase"
+    formula = "step − draft phase − forward phase"
     needs: ClassVar[tuple[Need, ...]] = ("steps", "phases")
 
     def compute(self, figures: Figures) -> Spread | None:
@@ -98,7 +98,7 @@ class CpuShare(Metric[float]):
     tag = "cpu_share"
     header = "CPU share"
     unit = "1"
-    formula = "σ = Σ CPU time of the decode phase ÷ Σ threads × wall time of the decode phase"
+    formula = "σ = Σ CPU time of the forward phase ÷ Σ threads × wall time of the forward phase"
     needs: ClassVar[tuple[Need, ...]] = ("steps", "phases", "cpu")
 
     def compute(self, figures: Figures) -> float | None:

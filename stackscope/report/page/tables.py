@@ -10,6 +10,7 @@ from stackscope.analysis.comparing.differences import workload_of
 from stackscope.analysis.distribution import Spread
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
 from stackscope.analysis.metrics.catalogue import SECTIONS
+from stackscope.analysis.totals import SPELLED
 from stackscope.report.epochs import changes, named, spelled
 from stackscope.report.explained import told
 from stackscope.report.page.wording import UNKNOWN, dashed, percentile, quantity, worded
@@ -172,8 +173,8 @@ def phases(sessions: Sequence[SessionFigures]) -> Table:
     """Where the time of steps went, by phase."""
     shares: list[Mapping[str, float]] = [session.result[time.PhaseShares] or {} for session in sessions]
     names = dict.fromkeys(name for found in shares for name, share in found.items() if share > 0)
-    rows = [(name, *(dashed(units.percent(found.get(name))) for found in shares)) for name in names]
-    rows.sort(key=lambda row: -max(found.get(row[0], 0.0) for found in shares))
+    ranked = sorted(names, key=lambda name: -max(found.get(name, 0.0) for found in shares))
+    rows = [(SPELLED.get(name, name), *(dashed(units.percent(found.get(name))) for found in shares)) for name in ranked]
     return Table(
         title="Time by phase",
         head=("phase", *letters(sessions)),

@@ -34,7 +34,7 @@ class BandwidthPane(Pane):
         "whole machine. Busy time is the share of time in which memory was "
         "accessed at all: it is no bandwidth, and says little about how much was moved.",
         formula="modelled = Σ bytes of target and draft model ÷ wall time. in forwards = Σ bytes of the target ÷ Σ "
-        "decode phase. measured = DRAM share × theoretical bandwidth (clock × bus width).",
+        "forward phase. measured = DRAM share × theoretical bandwidth (clock × bus width).",
         moves="Fewer bytes: weights and KV in fewer bits, shorter contexts, shared prefixes. More tokens for the same "
         "bytes: slots, speculation. A forward far below the ceiling is bound by something else.",
     )

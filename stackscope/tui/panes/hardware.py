@@ -49,8 +49,8 @@ class HardwarePane(Pane):
         "counters. Throttled says what holds the clock down. Engine share (σ) is how much of the engine's threads "
         "really ran during forwards: below 1, something else had the cores. Pressure is the share of the last ten "
         "seconds in which something runnable waited for a core.",
-        formula="σ = Σ CPU time of the decode phase ÷ Σ threads × wall time of the decode phase. J/tok = power of the "
-        "GPUs in use ÷ tokens per second, both of this moment.",
+        formula="σ = Σ CPU time of the forward phase ÷ Σ threads × wall time of the forward phase. J/tok = power of "
+        "the GPUs in use ÷ tokens per second, both of this moment.",
         moves="σ: fewer threads, or fewer neighbours. Power and heat: limits and cooling. Throttling by a quota: more "
         "processor time for the container.",
     )

@@ -36,7 +36,7 @@ class IdleComputePane(Pane):
         "larger batch, can spend at little cost. The shaded area is what is left. Without a measured ceiling only the "
         "achieved rate is known, and no percentage is made up from a data sheet.",
         formula="idle = 1 − (FLOPs by the ledger ÷ wall time) ÷ measured FLOP/s. In forwards: Σ FLOPs of the target ÷ "
-        "Σ decode phase.",
+        "Σ forward phase.",
         moves="Drafts and slots raise the rows of a forward and with them what is used; when little is left, each "
         "further row costs its full time and speculation begins to lose. That can come earlier: the ceiling is of many "
         "rows, and kernels do not reach it with few. Where a round of drafts is predicted to take much longer than a "
