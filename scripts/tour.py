@@ -1,10 +1,11 @@
 """Drive the live screen in tmux as a user does, and check what came of it: every toggle by its key, in one run.
 
-    python scripts/tour.py OUT            # needs tmux; OUT gets the screens as text, the recording and a report
+    python scripts/tour.py OUT            # needs tmux; OUT gets the screens as text, the recordings and a report
 
-Each toggle is marked in the recording, its key is pressed, and after some seconds the screen is captured. The
-recording then tells whether each change came into force at a step boundary (live) or with one rebuild, whether a
-request was lost, and whether anything failed. The exit status is 1 when something did not hold.
+Each toggle is marked in the recording, its key is pressed, and its chip has to say so. The recording then tells whether
+each change came into force at the next step boundary (live) or with one rebuild; whether a request was lost, doubled or
+cut short; and whether the texts are those of the same requests in a run without changes. The exit status is 1 when
+something did not hold. Whatever stands behind OUT is given to both runs.
 """
 
 from __future__ import annotations
@@ -16,44 +17,32 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from stackscope import units
-from stackscope.session.reader import read_session
+from stackscope.records import RequestRecord
+from stackscope.session.reader import SessionReader, read_session
+from tour_report import OUTPUT_TOKENS, STOPS, Found, predictions, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from stackscope.records import ConfigEvent
     from stackscope.session.reader import Session
+    from tour_report import Stop
 
 ROOT: Final = Path(__file__).parents[1]
 COLUMNS, ROWS = 120, 40
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 60.0
+STAY_S: Final = 1.5
+"""How long what was asked for runs before the next key."""
+# No request depends on the text of another: each is the same one with and without changes.
+TRAFFIC: Final = (
+    "--workload", "code", "--concurrency", "4", "--output-tokens", str(OUTPUT_TOKENS), "--ignore-eos",
+    "--record-text",
+)  # fmt: skip
 
 
-class Stop(NamedTuple):
-    """One key of the tour, and what it should come to."""
-
-    name: str
-    key: str
-    settings: frozenset[str]
-    """That may change with it."""
-    kind: str
-
-
-KV: Final = frozenset({"kv_type_k", "kv_type_v"})
-STOPS: Final = (
-    Stop("speculation on", "s", frozenset({"speculation"}), "live"),
-    Stop("other draft source", "s", frozenset({"speculation"}), "live"),
-    Stop("longer drafts", "]", frozenset({"draft_length"}), "live"),
-    Stop("prefix cache off", "p", frozenset({"prefix_cache"}), "live"),
-    Stop("prefix cache on", "p", frozenset({"prefix_cache"}), "live"),
-    Stop("KV type", "k", KV, "rebuild"),
-    Stop("more slots", "b", frozenset({"slots"}), "live"),
-    Stop("weights", "w", frozenset({"model"}), "rebuild"),
-    Stop("speculation off", "s", frozenset({"speculation"}), "live"),
-)
+class TourError(Exception):
+    """The tour could not go on."""
 
 
 class Terminal:
@@ -61,11 +50,15 @@ class Terminal:
 
     def __init__(self, command: str) -> None:
         self._name = f"tour-{os.getpid()}"
-        self._run("new-session", "-d", "-s", "tour", "-x", str(COLUMNS), "-y", str(ROWS), command)
+        # tmux shows what is not ASCII only where its locale says so, and a machine for tests may have none.
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        environment.pop("CI", None)
+        new = ["new-session", "-d", "-s", "tour", "-x", str(COLUMNS), "-y", str(ROWS), command]
+        subprocess.run(["tmux", "-u", "-f", os.devnull, "-L", self._name, *new], check=True, env=environment)
 
     def _run(self, *arguments: str) -> str:
-        command = ["tmux", "-L", self._name, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        command = ["tmux", "-u", "-L", self._name, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
     @property
     def text(self) -> str:
@@ -79,43 +72,46 @@ class Terminal:
         """Type a text as it is."""
         self._run("send-keys", "-l", "-t", "tour", text)
 
-    @property
-    def is_open(self) -> bool:
-        return subprocess.run(["tmux", "-L", self._name, "has-session"], capture_output=True).returncode == 0
-
     def close(self) -> None:
         subprocess.run(["tmux", "-L", self._name, "kill-server"], capture_output=True)
 
 
-def drive(output: Path, arguments: Iterable[str]) -> Path:
+def drive(output: Path, arguments: Iterable[str], stay_s: float) -> Path:
     """Run the tour; the recording."""
-    recording = output / "tour.jsonl.zst"
-    python = shlex.quote(sys.executable)
-    options = ["--workload", "chat", "--record", str(recording), "--concurrency", "4", *arguments]
-    told = output / "after.txt"
+    recording, told = output / "tour.jsonl.zst", output / "after.txt"
     for left in (recording, told):
         left.unlink(missing_ok=True)
-    command = f"cd {shlex.quote(str(ROOT))} && {python} -m stackscope live {shlex.join(options)} >&2 2>&1"
+    options = [*TRAFFIC, "--record", str(recording), *arguments]
+    command = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m stackscope live {shlex.join(options)}"
     terminal = Terminal(f"sh -c {shlex.quote(command + f'; echo rc $? > {shlex.quote(str(told))}')}")
     try:
         until(lambda: "tok/s" in terminal.text, "no tokens came")
-        pause(3.0)
+        pause(max(stay_s, 3.0))  # What other weights there are is looked for meanwhile.
         for number, stop in enumerate(STOPS, 1):
-            terminal.press("m")
-            until(lambda: "Mark this moment" in terminal.text, "no dialog for a mark")
-            terminal.type(stop.name)
-            terminal.press("Enter")
-            until(lambda: "Mark this moment" not in terminal.text, "the dialog stays")
-            terminal.press(stop.key)
-            pause(4.0)
-            (output / f"{number}-{stop.name.replace(' ', '-')}.txt").write_text(terminal.text)
+            visit(terminal, stop)
+            pause(stay_s)
+            (output / f"{number}-{stop.name.replace(' ', '-')}.txt").write_text(terminal.text, encoding="utf-8")
         terminal.press("q")
-        until(lambda: told.exists(), "it does not end")
+        until(told.exists, "it does not end")
+        pause(0.1)
         if told.read_text() != "rc 0\n":
-            raise SystemExit(f"The screen ended with {told.read_text().strip()}.")
+            raise TourError(f"The screen ended with {told.read_text().strip()}.")
     finally:
         terminal.close()
     return recording
+
+
+def visit(terminal: Terminal, stop: Stop) -> None:
+    """Mark the moment, press a key, and see the chip of its toggle change."""
+    if stop.chip in terminal.text:
+        raise TourError(f"{stop.name}: the screen says “{stop.chip}” before its key was pressed.")
+    terminal.press("m")
+    until(lambda: "Mark this moment" in terminal.text, f"{stop.name}: no dialog for a mark")
+    terminal.type(stop.name)
+    terminal.press("Enter")
+    until(lambda: "Mark this moment" not in terminal.text, f"{stop.name}: the dialog stays")
+    terminal.press(stop.key)
+    until(lambda: stop.chip in terminal.text, f"{stop.name}: the screen does not say “{stop.chip}”")
 
 
 def pause(seconds: float) -> None:
@@ -123,63 +119,40 @@ def pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def until(holds: object, what: str) -> None:
+def until(holds: Callable[[], bool], what: str) -> None:
     """Wait for something on the screen."""
-    assert callable(holds)
-    for _ in range(round(PATIENCE_S / 0.05)):
+    for _ in range(round(PATIENCE_S / 0.1)):
         if holds():
             return
-        pause(0.05)
-    raise SystemExit(f"The tour stopped: {what} in {PATIENCE_S:.0f} s.")
+        pause(0.1)
+    raise TourError(f"{what}, in {PATIENCE_S:.0f} s.")
 
 
-def report(session: Session) -> tuple[list[str], list[str]]:
-    """(what happened, what did not hold)."""
-    lines, faults = [], []
-    marks = {mark.label: mark.at_ns for mark in session.marks}
-    for stop in STOPS:
-        begins = marks.get(stop.name)
-        if begins is None:
-            faults.append(f"{stop.name}: its mark is missing")
-            continue
-        ends = min((at for at in marks.values() if at > begins), default=sys.maxsize)
-        events = [e for e in session.configs if begins <= e.at_ns < ends and e.changes]
-        if len(events) != 1 or not set(events[0].changes) <= stop.settings or events[0].kind != stop.kind:
-            told = ", ".join(f"{e.kind} of {sorted(e.changes)} {e.reason or ''}" for e in events) or "nothing"
-            faults.append(f"{stop.name}: expected one {stop.kind} change, saw {told}")
-            continue
-        lines.append(f"{stop.name:<20} {told_of(session, events[0], begins)}")
-        faults += inside_a_step(session, events[0], stop.name)
-    failed = [request for request in session.requests if request.finish_reason == "error"]
-    faults += [f"request {request.id} failed: {request.error}" for request in failed]
-    ids = [request.id for request in session.requests]
-    if len(ids) != len(set(ids)):
-        faults.append("a request ended twice")
-    running = {slot.request for step in session.steps for slot in step.work}
-    if lost := running - set(ids):
-        faults.append(f"requests never ended: {sorted(lost)}")
-    lines.append(f"{len(session.steps)} steps, {len(ids)} requests, none lost, {len(failed)} failed")
-    return lines, faults
+def plain_texts(session: Session, output: Path, arguments: Sequence[str]) -> dict[int, str]:
+    """The texts of the same requests, by their ids, in a run in which nothing is changed."""
+    recording = output / "plain.jsonl.zst"
+    recording.unlink(missing_ok=True)
+    last = 1 + max((request.id for request in session.requests), default=0)
+    options = [*TRAFFIC, "--requests", str(last), "--record", str(recording), *arguments]
+    command = [sys.executable, "-m", "stackscope", "run", *options]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    requests = (record for record in SessionReader(recording) if isinstance(record, RequestRecord))
+    return {request.id: request.output or "" for request in requests}
 
 
-def told_of(session: Session, event: ConfigEvent, begins: int) -> str:
-    """How a change went."""
-    between = sum(begins <= step.start_ns < event.at_ns and step.epoch < event.epoch for step in session.steps)
-    name, (before, after) = next(iter(event.changes.items()))
-    values = f"{name} {Path(str(before)).name} → {Path(str(after)).name}"
-    waited = units.duration(event.at_ns - begins)
-    took = "" if event.duration_ns is None else f", rebuilt in {units.duration(event.duration_ns)}"
-    return f"{event.kind:<8}{values}: {waited} ({between} steps) from mark to change{took}"
-
-
-def inside_a_step(session: Session, event: ConfigEvent, name: str) -> list[str]:
-    """A change lies between two steps, where commands are taken: in the loop of the first step of its epoch at most."""
-    first = next((step for step in session.steps if step.epoch == event.epoch), None)
-    if first is None:
-        return [f"{name}: no step followed"]
-    is_before_its_forward = event.at_ns <= first.end_ns - first.phases.decode
-    is_after_the_last = all(step.end_ns <= event.at_ns for step in session.steps if step.epoch < event.epoch)
-    return [] if is_before_its_forward and is_after_the_last else [f"{name}: not at a step boundary"]
+def tour(output: Path, arguments: Sequence[str] = (), *, stay_s: float = STAY_S) -> Found:
+    """Drive, and judge. Raises `TourError` where it cannot go on. `output` is a folder; it need not exist."""
+    output = output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    # There must be other weights to change to; written anew, which takes a second.
+    command = [sys.executable, "-m", "stackscope", "models", "quantise", "lab-target-f16", "Q8_0", "--replace"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    recording = drive(output, arguments, stay_s)
+    session = read_session(recording)
+    found = report(session, predictions(recording), plain_texts(session, output, arguments))
+    text = "\n".join([*found.lines, *(f"FAULT {fault}" for fault in found.faults)])
+    (output / "report.txt").write_text(text + "\n", encoding="utf-8")
+    return found
 
 
 def main() -> int:
@@ -187,16 +160,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
     given, rest = parser.parse_known_args()
-    given.output.mkdir(parents=True, exist_ok=True)
-    # There must be other weights to change to; written anew, which takes a second.
-    command = [sys.executable, "-m", "stackscope", "models", "quantise", "lab-target-f16", "Q8_0", "--replace"]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    recording = drive(given.output.resolve(), rest)
-    lines, faults = report(read_session(recording))
-    text = "\n".join([*lines, *(f"FAULT {fault}" for fault in faults)])
-    (given.output / "report.txt").write_text(text + "\n")
-    print(text)
-    return 1 if faults else 0
+    try:
+        found = tour(given.output, rest)
+    except TourError as error:
+        print(f"The tour stopped: {error}", file=sys.stderr)
+        return 1
+    print((given.output / "report.txt").read_text(encoding="utf-8"), end="")
+    return 1 if found.faults else 0
 
 
 if __name__ == "__main__":

@@ -239,7 +239,8 @@ class Runner:
         """Record what a change is predicted to do, and then have it made."""
         prediction = self.predict(changes)
         if prediction is not None and self._process is not None:
-            self._process.inject(prediction)
+            # Its time is when the change goes out: making it took some milliseconds.
+            self._process.inject(msgspec.structs.replace(prediction, at_ns=self._process.now_ns()))
         self._send(command)
 
     def _start(self) -> None:
