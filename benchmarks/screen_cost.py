@@ -1,16 +1,23 @@
 """What the live screen costs: the CPU time of its process, shown and paused, and the engine's speed with it ÷ without.
 
+*Cost*: CPU time of the live process (the engine is another), over stretches behind the warm-up, ÷ wall time; then the
+same after `space` has paused the display. The interval is Student's t over the stretches of one run. Goals: 3 % and 1 %
+of one core.
+
 *Speed*: runs of the same workload, each for the same time, with `stackscope live` in a terminal of its own (120 × 40,
-drained as fast as it is filled) and with `stackscope run`, in a random order and then in its reverse. Tokens per second
-are those of the recordings, warm-up left out. The interval is Student's t on the logarithms, over rounds. Both sides
-record, so that nothing but the screen differs. Goals: ≥ 0.98 with one engine thread, where a core is left for the
-screen, and ≥ 0.95 with two.
+drained as fast as it is filled) and with `stackscope run`, in a random order and then in its reverse. Short runs and
+many rounds: the machine drifts by more than the screen takes, and what a process draws once, such as where its pages
+lie, is drawn anew each time. Tokens per second are those of the recordings, over the same seconds of each run: behind
+the warm-up, and before the load ends. The interval is Student's t on the logarithms, over rounds. Both sides record, so
+that nothing but the screen differs. Goals: ≥ 0.98 with one engine thread, where a core is left for the screen, and
+≥ 0.95 with two.
 
-*Cost*: CPU time of the live process (the engine is another), over the stretch after the warm-up, ÷ wall time; then the
-same after `space` has paused the display. Goals: 3 % and 1 % of one core.
+A run in which the engine stood still, or that does not cover its seconds, spoils its round: nothing is said of it but
+why. Rounds go on until so many were quiet, or the time is over, which the numbers of threads share.
 
-    python -m benchmarks.screen_cost
-    python -m benchmarks.screen_cost --rounds 2 --seconds 6 --threads 1
+    python -m benchmarks.screen_cost                        # both numbers of threads, less than 12 minutes
+    python -m benchmarks.screen_cost --threads 1 --minutes 6
+    python -m benchmarks.screen_cost --threads 2 --no-cost  # the speed alone
 """
 
 from __future__ import annotations
@@ -27,9 +34,10 @@ import subprocess
 import sys
 import termios
 import time
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.common import (
     Round,
@@ -42,9 +50,13 @@ from benchmarks.common import (
     table,
     verdict,
 )
-from stackscope.hardware.quiet import Neighbours, process_ticks
+from stackscope.errors import StackscopeError
+from stackscope.hardware.quiet import QUIET_SHARE, Neighbours, process_ticks
 from stackscope.records import StepRecord
 from stackscope.session.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SHOWN, HEADLESS = "screen", "headless"
 COLUMNS, ROWS = 120, 40
@@ -53,6 +65,15 @@ SPEED_GOAL = {1: 0.98, 2: 0.95}
 SEEN_BYTES = 1 << 16
 END_S = 15.0
 """How long a run may take to end beyond its time."""
+SPARE_S = 0.5
+"""Load goes on for so long after the seconds that count: what comes then are the last requests, fewer and fewer."""
+STILL_NS = 500_000_000
+"""No step of the bundled pair takes a fifth of that."""
+FINISHED = b"finished"
+"""What the screen says once its run is over."""
+MOST_SPOILED = 6
+STRETCHES = 4
+"""Into which the time shown is divided, and the time paused."""
 
 
 class Terminal:
@@ -113,12 +134,27 @@ class Terminal:
         return status
 
 
-class Cost(NamedTuple):
-    """CPU time of the live process ÷ wall time, and what it wrote to its terminal."""
+class SpoiledError(Exception):
+    """A run of which nothing can be said, and why."""
 
-    shown: float
-    paused: float
+
+class Cost(NamedTuple):
+    """CPU time of the live process ÷ wall time, stretch by stretch of one run, and what it wrote to its terminal."""
+
+    shown: list[float]
+    paused: list[float]
     bytes_per_s: float
+    foreign: float | None
+    """Share of one CPU that others took meanwhile. `None`: this system does not say."""
+
+
+class Speeds(NamedTuple):
+    """What came of the rounds with one number of threads."""
+
+    rounds: list[Round]
+    """A side's time is that of a thousand tokens in each of its runs."""
+    spoiled: list[str]
+    """Why other rounds came to nothing."""
 
 
 def options(args: argparse.Namespace, threads: int, seconds: float, recording: Path) -> list[str]:
@@ -129,114 +165,191 @@ def options(args: argparse.Namespace, threads: int, seconds: float, recording: P
     ]
 
 
-def tokens_per_s(recording: Path, warmup_s: float) -> float:
-    """Of the steps that began after the warm-up."""
-    steps = [each for each in Replay(recording).records() if isinstance(each, StepRecord)]
+def steps_of(recording: Path) -> list[StepRecord]:
+    """The steps of a recording. Raises `SpoiledError` where there is none that can be read."""
+    try:
+        return [each for each in Replay(recording).records() if isinstance(each, StepRecord)]
+    except StackscopeError as error:
+        raise SpoiledError(f"it left no recording: {error}") from error
+
+
+def check_moving(steps: Sequence[StepRecord]) -> None:
+    """Raises `SpoiledError` where the engine stood still between two steps or in one: somebody stopped it."""
+    longest_ns = max((after.end_ns - before.end_ns for before, after in pairwise(steps)), default=0)
+    if longest_ns > STILL_NS:
+        raise SpoiledError(f"the engine stood still for {longest_ns / 1e9:.1f} s")
+
+
+def tokens_per_s(steps: Sequence[StepRecord], warmup_s: float, seconds: float) -> float:
+    """Of the steps within `seconds` behind the warm-up, which begins with the first step.
+
+    Raises `SpoiledError` for a run that does not cover them, or in which the engine stood still.
+    """
+    if not steps:
+        raise SpoiledError("no step was recorded")
     begun_ns = steps[0].start_ns + round(warmup_s * 1e9)
-    counted = [step for step in steps if step.start_ns >= begun_ns]
-    return sum(step.emitted for step in counted) * 1e9 / (counted[-1].end_ns - counted[0].start_ns)
+    ends_ns = begun_ns + round(seconds * 1e9)
+    if steps[-1].end_ns < ends_ns:
+        short_s = (ends_ns - steps[-1].end_ns) / 1e9
+        raise SpoiledError(f"it ended {short_s:.1f} s before its time")
+    counted = [step for step in steps if step.start_ns >= begun_ns and step.end_ns <= ends_ns]
+    check_moving(counted)
+    n_tokens = sum(step.emitted for step in counted)
+    if n_tokens == 0:
+        raise SpoiledError("no token came")
+    return n_tokens * 1e9 / (counted[-1].end_ns - counted[0].start_ns)
 
 
 def speed(side: str, args: argparse.Namespace, threads: int, folder: Path) -> float:
-    """Tokens per second of one run."""
+    """Tokens per second of one run. Raises `SpoiledError`."""
     recording = folder / f"{side}-{time.monotonic_ns()}.jsonl.zst"
-    seconds = args.seconds + args.warmup
-    arguments = options(args, threads, seconds, recording)
+    status: int | None
+    arguments = options(args, threads, args.warmup + args.seconds + SPARE_S, recording)
     if side == HEADLESS:
         command = [sys.executable, "-m", "stackscope", "run", *arguments]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        status = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
     else:
         terminal = Terminal(arguments)
-        terminal.drain(seconds + 4.0)
-        terminal.end()
-    return tokens_per_s(recording, args.warmup)
+        # The recording is complete once the screen says so; a run that never comes to that is looked at all the same.
+        until = time.monotonic() + args.warmup + args.seconds + SPARE_S + END_S
+        while FINISHED not in terminal.seen and terminal.process.poll() is None and time.monotonic() < until:
+            terminal.drain(0.25)
+        status = terminal.end()
+    if status != 0:
+        raise SpoiledError(f"{side} ended with status {status}")
+    found = tokens_per_s(steps_of(recording), args.warmup, args.seconds)
+    recording.unlink()
+    return found
 
 
-def speed_rounds(args: argparse.Namespace, threads: int) -> list[Round]:
-    """Rounds of both sides. A side's time is that of a thousand tokens."""
-    order = random.Random(args.seed)
+def speed_rounds(args: argparse.Namespace, threads: int, deadline_s: float) -> Speeds:
+    """Rounds of both sides until enough were quiet, or another one would end beyond the deadline (monotonic, s)."""
+    order = random.Random(args.seed + threads)
     watcher = Neighbours([])
-    rounds: list[Round] = []
+    found = Speeds([], [])
+    longest_s = 0.0
     with TemporaryDirectory() as folder:
-        n_quiet = 0
-        while n_quiet < args.rounds and len(rounds) < args.rounds * args.tries:
+        while sum(each.is_quiet for each in found.rounds) < args.rounds and len(found.spoiled) < MOST_SPOILED:
+            began_s = time.monotonic()
+            if found.rounds and began_s + longest_s > deadline_s:
+                break
             spent_ns: dict[str, int] = dict.fromkeys((SHOWN, HEADLESS), 0)
 
             def work(spent_ns: dict[str, int] = spent_ns) -> None:
                 for side in palindrome((SHOWN, HEADLESS), order):
                     spent_ns[side] += round(1e12 / speed(side, args, threads, Path(folder)))
 
-            rounds.append(Round(0, spent_ns, watcher.watch(work)))
-            n_quiet += rounds[-1].is_quiet
-    return rounds
+            try:
+                found.rounds.append(Round(0, spent_ns, watcher.watch(work)))
+            except SpoiledError as error:
+                found.spoiled.append(str(error))
+            longest_s = max(longest_s, time.monotonic() - began_s)
+    return found
 
 
 def cost(args: argparse.Namespace, threads: int, folder: Path) -> Cost:
-    """Of one run of the screen: first shown, then paused."""
+    """Of one run of the screen: first shown, then paused. Raises `SpoiledError`."""
     tick = os.sysconf("SC_CLK_TCK")
-    terminal = Terminal(options(args, threads, 2 * args.cost_seconds + 30, folder / "cost.jsonl.zst"))
+    recording = folder / "cost.jsonl.zst"
+    watcher = Neighbours([])
+    watcher.begin()
+    terminal = Terminal(options(args, threads, 2 * args.cost_seconds + 30, recording))
     terminal.drain(args.warmup + 2.0)
 
     def share(seconds: float) -> tuple[float, float]:
         begun, ticks, n_bytes = time.monotonic(), terminal.cpu_ticks(), terminal.n_bytes
-        while (left := seconds - (time.monotonic() - begun)) > 0:
+        while (left := seconds - (time.monotonic() - begun)) > 0 and terminal.process.poll() is None:
             terminal.drain(left)
+        if terminal.process.poll() is not None:
+            raise SpoiledError(f"the screen ended with status {terminal.process.returncode}")
         wall = time.monotonic() - begun
         return (terminal.cpu_ticks() - ticks) / tick / wall, (terminal.n_bytes - n_bytes) / wall
 
-    shown, written = share(args.cost_seconds)
-    terminal.press(" ")
-    terminal.drain(1.0)
-    paused, _ = share(args.cost_seconds / 2)
-    terminal.end()
-    return Cost(shown, paused, written)
+    try:
+        shown = [share(args.cost_seconds / STRETCHES) for _ in range(STRETCHES)]
+        terminal.press(" ")
+        terminal.drain(1.0)
+        paused = [share(args.cost_seconds / 2 / STRETCHES) for _ in range(STRETCHES)]
+    finally:
+        terminal.end()
+    # What was stopped takes no time: the shares would be too small.
+    check_moving(steps_of(recording))
+    written = sum(written for _, written in shown) / STRETCHES
+    return Cost([cpu for cpu, _ in shown], [cpu for cpu, _ in paused], written, watcher.share())
 
 
-def show_speed(threads: int, rounds: list[Round]) -> list[str]:
-    judged, is_quiet = quiet_rounds(rounds)
+def show_speed(threads: int, found: Speeds) -> list[str]:
+    """A line of the table."""
+    goal = SPEED_GOAL.get(threads)
+    shown = [f"{threads}", "-" if goal is None else f">= {goal}"]
+    n_quiet = sum(each.is_quiet for each in found.rounds)
+    counted = f"{n_quiet} of {len(found.rounds)}" + (f", {len(found.spoiled)} spoiled" if found.spoiled else "")
+    if not found.rounds:
+        return [*shown, "-", "-", "-", counted]
+    judged, is_quiet = quiet_rounds(found.rounds)
     ratio = speed_ratio(judged, SHOWN, HEADLESS)
-    goal = SPEED_GOAL[threads]
-    said = verdict(ratio, at_least=goal) if is_quiet else "NOT QUIET"
-    n_quiet = sum(each.is_quiet for each in rounds)
-    return [f"{threads}", f">= {goal}", str(ratio), said, f"{n_quiet} of {len(rounds)}"]
+    said = "NOT QUIET" if not is_quiet else "-" if goal is None else verdict(ratio, at_least=goal)
+    # Two runs of a side are in a round.
+    headless = sorted(2e12 / each.spent_ns[HEADLESS] for each in judged)[len(judged) // 2]
+    return [*shown, str(ratio), said, f"{headless:,.0f}", counted]
 
 
-def show_cost(threads: int, costs: list[Cost]) -> list[str]:
-    shown, paused = mean_interval([each.shown for each in costs]), mean_interval([each.paused for each in costs])
-    written = sum(each.bytes_per_s for each in costs) / len(costs)
-    return [
-        f"{threads}",
-        *[str(shown), verdict(shown, at_most=CPU_GOAL), str(paused), verdict(paused, at_most=PAUSED_GOAL)],
-        f"{written / 1000:.1f} kB/s",
-    ]
+def show_cost(threads: int, found: Cost) -> list[str]:
+    """A line of the table."""
+    shown, paused = mean_interval(found.shown), mean_interval(found.paused)
+    is_quiet = found.foreign is not None and found.foreign < QUIET_SHARE
+    judged = [verdict(shown, at_most=CPU_GOAL), verdict(paused, at_most=PAUSED_GOAL)] if is_quiet else ["NOT QUIET"] * 2
+    return [f"{threads}", str(shown), judged[0], str(paused), judged[1], f"{found.bytes_per_s / 1000:.1f} kB/s"]
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=4, help="quiet rounds to reach")
-    parser.add_argument("--tries", type=int, default=3, help="times as many rounds as asked for, at most")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run, behind the warm-up")
+    parser.add_argument("--minutes", type=float, default=11.5, help="for all of it; more rounds narrow the interval")
+    parser.add_argument("--rounds", type=int, default=24, help="quiet rounds that are enough, for each of --threads")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each run, behind the warm-up")
     parser.add_argument("--warmup", type=float, default=3.0)
-    parser.add_argument("--cost-seconds", type=float, default=60.0)
-    parser.add_argument("--cost-runs", type=int, default=2)
+    parser.add_argument("--cost-seconds", type=float, default=60.0, help="shown, and half of that paused")
+    parser.add_argument("--cost", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--speed", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--workload", default="code")
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.rounds < 2:
+        parser.error("an interval takes two rounds")
+    return args
+
+
+def costs(args: argparse.Namespace) -> None:
+    """Measure and print the first table."""
+    rows = [["engine threads", "screen, of one core", f"goal {CPU_GOAL}", "paused", f"goal {PAUSED_GOAL}", "written"]]
+    for threads in args.threads:
+        try:
+            with TemporaryDirectory() as folder:
+                rows.append(show_cost(threads, cost(args, threads, Path(folder))))
+        except SpoiledError as error:
+            rows.append([f"{threads}", *["-"] * 5])
+            print(f"Cost with {threads} threads: not measured, as {error}.")
+    print(table(rows), "\n", flush=True)
 
 
 def main() -> None:
     args = parsed()
-    print(machine(), "\n")
-    rows = [["engine threads", "screen, of one core", "goal 0.03", "paused", "goal 0.01", "written"]]
-    for threads in args.threads:
-        with TemporaryDirectory() as folder:
-            rows.append(show_cost(threads, [cost(args, threads, Path(folder)) for _ in range(args.cost_runs)]))
-    print(table(rows), "\n")
-    rows = [["engine threads", "goal", "screen / headless", "verdict", "quiet rounds"]]
-    rows += [show_speed(threads, speed_rounds(args, threads)) for threads in args.threads]
-    print(table(rows), "\n")
+    begun_s = time.monotonic()
+    print(machine(), "\n", flush=True)
+    if args.cost:
+        costs(args)
+    if args.speed:
+        rows = [["engine threads", "goal", "screen / headless", "verdict", "headless tokens/s", "quiet rounds"]]
+        left_s = args.minutes * 60 - (time.monotonic() - begun_s)
+        begun_s = time.monotonic()
+        for number, threads in enumerate(args.threads, 1):
+            found = speed_rounds(args, threads, begun_s + left_s * number / len(args.threads))
+            rows.append(show_speed(threads, found))
+            for why in found.spoiled:
+                print(f"A round with {threads} threads was spoiled: {why}.", flush=True)
+        print(table(rows), "\n")
     print(state())
 
 
