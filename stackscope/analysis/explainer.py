@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,9 +20,9 @@ from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
-from stackscope.analysis.whatif.breakevens import BreakEven, all_of
+from stackscope.analysis.whatif.breakevens import BreakEven, all_in_parts
 from stackscope.analysis.whatif.predict import Predictor
-from stackscope.analysis.whatif.ranking import Ranking, rank
+from stackscope.analysis.whatif.ranking import Ranking, rank_in_parts
 from stackscope.analysis.whatif.watch import Watch
 from stackscope.records import (
     Cause,
@@ -36,7 +37,7 @@ from stackscope.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from stackscope.analysis.whatif.contracts import Rules
     from stackscope.records import AnyRecord
@@ -109,13 +110,16 @@ class Explainer:
         rules: Rules | None = None,
         variants: Mapping[str, ModelSummary] | None = None,
         cpu_ns: Callable[[], int] = time.thread_time_ns,
+        part_ns: int | None = None,
     ) -> None:
         """`rules` are what the engine would allow. `variants` are other files of the same model, by path; more may be
-        added at any time. `cpu_ns` is a clock of the CPU time that this takes.
+        added at any time. `cpu_ns` is a clock of the CPU time that this takes. `part_ns` is how much of it one look may
+        spend on predictions, for somebody who draws: they then come some looks later. `None`: as much as they take.
         """
         self._rules = rules
         self._variants = {} if variants is None else variants
         self._cpu_ns = cpu_ns
+        self._part_ns = part_ns
         self._begin()
 
     def _begin(self) -> None:
@@ -128,6 +132,10 @@ class Explainer:
         self._break_evens: tuple[BreakEven, ...] | None = None
         """`None`: to be found anew."""
         self._break_evens_until_ns = 0
+        self._ranking: Generator[None, None, None] | None = None
+        """That is being made. `None`: none is."""
+        self._ranking_ns = 0
+        """CPU time of what has been made of it."""
         self._stood: dict[Cause, tuple[Naming, int]] = {}
         self._stalls: dict[int, Stall] = {}
         self._n_stalls_forgotten = 0
@@ -157,7 +165,7 @@ class Explainer:
             if event.kind == "rebuild":
                 settling_ns = (event.duration_ns or 0) + REFILLING_NS
         self._rank_from_ns = event.at_ns + settling_ns
-        self._break_evens = None
+        self._break_evens = self._ranking = None
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=None, why_no_ranking=self._why_not_yet(event.at_ns), ranked_at_ns=None
         )
@@ -181,7 +189,7 @@ class Explainer:
         """What is known now; parts of it as of some seconds ago, where making them anew would cost too much."""
         self.follow(at_ns)
         if self._has_steps and at_ns >= self._rank_from_ns:
-            self._rank_from_ns = at_ns + self._timed(self._rank, at_ns, RANKING_SHARE, RANKING_NS)
+            self._go_on_ranking(at_ns)
         elif self._has_steps and self._explanation.ranking is None and self._explanation.ranked_at_ns is None:
             why = self._why_not_yet(at_ns)
             self._explanation = msgspec.structs.replace(self._explanation, why_no_ranking=why)
@@ -190,15 +198,18 @@ class Explainer:
     def follow(self, at_ns: int) -> Explanation:
         """The same while nobody looks, for the course of things: what limits is named, and nothing is predicted."""
         if self._has_steps and at_ns >= self._name_from_ns:
-            self._name_from_ns = at_ns + self._timed(self._name, at_ns, NAMING_SHARE, NAMING_NS)
+            began_ns = self._cpu_ns()
+            self._name(at_ns)
+            self._name_from_ns = at_ns + _stays(self._cpu_ns() - began_ns, NAMING_SHARE, NAMING_NS)
         return self._explanation
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""
-        self._break_evens, self._is_over = None, True
+        self._break_evens = self._ranking = None
+        self._is_over = True
         if self._has_steps:
             self._name(at_ns)
-            self._rank(at_ns)
+            deque(self._rank(at_ns), maxlen=0)
         return self._explanation
 
     def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
@@ -212,12 +223,19 @@ class Explainer:
             return Prediction(at_ns=at_ns, changes=made, reason=predictor)
         return predictor.predict(changes, at_ns)
 
-    def _timed(self, work: Callable[[int], None], at_ns: int, share: float, bounds_ns: tuple[int, int]) -> int:
-        """Do it; how long it is to stay, given what it cost."""
+    def _go_on_ranking(self, at_ns: int) -> None:
+        """Make predictions, or another part of them, of what was known when they were begun."""
+        if self._ranking is None:
+            self._ranking, self._ranking_ns = self._rank(at_ns), 0
         began_ns = self._cpu_ns()
-        work(at_ns)
-        least_ns, most_ns = bounds_ns
-        return min(max(least_ns, round((self._cpu_ns() - began_ns) / share)), most_ns)
+        for _ in self._ranking:
+            spent_ns = self._cpu_ns() - began_ns
+            if self._part_ns is not None and spent_ns >= self._part_ns:
+                self._ranking_ns += spent_ns
+                return
+        self._ranking = None
+        spent_ns = self._ranking_ns + self._cpu_ns() - began_ns
+        self._rank_from_ns = at_ns + _stays(spent_ns, RANKING_SHARE, RANKING_NS)
 
     def _name(self, at_ns: int) -> None:
         naming = self._follower.name(at_ns, is_over=self._is_over)
@@ -266,15 +284,17 @@ class Explainer:
         found = [Stood(naming=naming, ns=ns, share=min(ns / whole, 1.0)) for naming, ns in self._stood.values()]
         return tuple(sorted(found, key=lambda one: -one.ns))
 
-    def _rank(self, at_ns: int) -> None:
+    def _rank(self, at_ns: int) -> Generator[None, None, None]:
+        """Predict everything, a candidate at a time."""
         predictor = self._predictor()
         ranking, why = None, ""
         if isinstance(predictor, str):
             why = predictor
         else:
             if self._break_evens is None or at_ns >= self._break_evens_until_ns:
-                self._break_evens, self._break_evens_until_ns = all_of(predictor), at_ns + BREAK_EVENS_NS
-            ranking = rank(predictor, at_ns, self._break_evens)
+                self._break_evens = yield from all_in_parts(predictor)
+                self._break_evens_until_ns = at_ns + BREAK_EVENS_NS
+            ranking = yield from rank_in_parts(predictor, at_ns, self._break_evens)
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=ranking, why_no_ranking=why, ranked_at_ns=at_ns, drafts=self._drafts()
         )
@@ -290,3 +310,9 @@ class Explainer:
         curves = [curve for source in SOURCES if (curve := self._curves.curve(source)) is not None]
         told = [curve.standing(length) for curve in curves for length in curve.lengths]
         return tuple([one for one in told if one is not None])
+
+
+def _stays(cost_ns: int, share: float, bounds_ns: tuple[int, int]) -> int:
+    """How long something that took so much CPU time has to stay to take no more than a share of one core, in ns."""
+    least_ns, most_ns = bounds_ns
+    return min(max(least_ns, round(cost_ns / share)), most_ns)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SIGNALLED: Final = 128
 """Exit status after a signal, as shells count: this and its number."""
+PART_NS: Final = 15_000_000
+"""CPU time that predictions may take for one frame: a key is not to wait for more of them."""
 FAULTY: Final = 1
 """Exit status when the screen failed with a traceback."""
 
@@ -46,7 +48,7 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
 
         # A recording may be of another machine, of whose cores nothing is known.
         cores = None if playback is not None else usable_cores()
-        explainer = Explainer(rules=Allowances(cores), variants=variants)
+        explainer = Explainer(rules=Allowances(cores), variants=variants, part_ns=PART_NS)
         return LiveView(limits=options.limits.service, explainer=explainer)
 
     app = StackscopeApp(

@@ -13,6 +13,8 @@ from stackscope.toggles import EngineConfig
 from tests.unit.record_builders import SyntheticEngine, make_header
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import pytest
 
     from stackscope.analysis.whatif.breakevens import BreakEven
@@ -43,13 +45,12 @@ def test_break_evens_are_found_anew_after_a_while_and_after_a_change(monkeypatch
     config = EngineConfig(model="/models/synthetic-F16.gguf", threads=2)
     explainer, found = Explainer(), 0
 
-    def all_of(predictor: Predictor) -> tuple[BreakEven, ...]:
+    def all_in_parts(predictor: Predictor) -> Generator[None, None, tuple[BreakEven, ...]]:
         nonlocal found
         found += 1
-        return genuine(predictor)
+        return (yield from breakevens.all_in_parts(predictor))
 
-    genuine = breakevens.all_of
-    monkeypatch.setattr("stackscope.analysis.explainer.all_of", all_of)
+    monkeypatch.setattr("stackscope.analysis.explainer.all_in_parts", all_in_parts)
     explainer.write(make_header(config=config))
     records = SyntheticEngine(seed=1, slots=2, decode_ns=40_000_000).records(200)
     for record in itertools.islice(records, 100):
@@ -69,3 +70,43 @@ def test_break_evens_are_found_anew_after_a_while_and_after_a_change(monkeypatch
         explainer.write(record)
     explainer.explanation(at_ns + RANKING_NS[1])
     assert found == 3
+
+
+def test_predictions_for_somebody_who_draws_come_in_parts() -> None:
+    """A clock that takes a millisecond a candidate: no look spends more than it may, and all comes to the same."""
+    config = EngineConfig(model="/models/synthetic-F16.gguf", threads=2)
+    spent = itertools.count(0, 1_000_000)
+    whole, parts = Explainer(cpu_ns=lambda: 0), Explainer(cpu_ns=spent.__next__, part_ns=10_000_000)
+    records = [make_header(config=config), *SyntheticEngine(seed=1, slots=2, decode_ns=40_000_000).records(100)]
+    for record in records:
+        for explainer in (whole, parts):
+            explainer.write(record)
+    at_ns = RANKING_NS[1]
+    expected = whole.explanation(at_ns)
+    assert expected.ranking is not None
+    n_looks, most = 0, 0
+    found = parts.explanation(at_ns)
+    while found.ranking is None:
+        before = next(spent)
+        n_looks += 1
+        found = parts.explanation(at_ns + n_looks)
+        most = max(most, next(spent) - before)
+    assert n_looks >= 3
+    assert most <= 14_000_000  # The part, and looks at the clock around it.
+    assert found.ranked_at_ns == at_ns
+    assert found.ranking is not None
+    assert [one.label for one in found.ranking.singles] == [one.label for one in expected.ranking.singles]
+    assert found.ranking.break_evens == expected.ranking.break_evens
+
+
+def test_a_change_ends_predictions_that_are_being_made() -> None:
+    config = EngineConfig(model="/models/synthetic-F16.gguf", threads=2)
+    explainer = Explainer(cpu_ns=itertools.count(0, 1_000_000).__next__, part_ns=10_000_000)
+    explainer.write(make_header(config=config))
+    for record in SyntheticEngine(seed=1, slots=2, decode_ns=40_000_000).records(100):
+        explainer.write(record)
+    at_ns = RANKING_NS[1]
+    assert explainer.explanation(at_ns).ranking is None
+    explainer.write(ConfigEvent(at_ns=at_ns, epoch=1, kind="live", changes={"seed": (0, 1)}, config=config))
+    for n in range(200):
+        assert explainer.explanation(at_ns + n).ranking is None

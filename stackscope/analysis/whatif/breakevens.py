@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,12 +17,13 @@ from stackscope.analysis.whatif.timer import DRAWS, SEED, Array
 from stackscope.records import Estimate, Ubatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from stackscope.analysis.whatif.plans import State
     from stackscope.analysis.whatif.predict import Predictor
 
 Kind: TypeAlias = Literal["tokens per round", "acceptance", "batch", "context", "draft length"]
+_T = TypeVar("_T")
 
 BATCHES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Sequences in flight at which speculation is tried."""
@@ -52,16 +53,32 @@ class BreakEven(msgspec.Struct, frozen=True, kw_only=True):
 
 def all_of(predictor: Predictor) -> tuple[BreakEven, ...]:
     """Every break-even of a working point: of the drafts that run, or else of the best ones known."""
-    found = [context(predictor)]
+    return whole(all_in_parts(predictor))
+
+
+def all_in_parts(predictor: Predictor) -> Generator[None, None, tuple[BreakEven, ...]]:
+    """The same, one at a time: for whoever has other things to do meanwhile."""
+    found = context(predictor)
+    yield
     drafting = best_drafting(predictor)
+    yield
     if isinstance(drafting, str):
-        return (BreakEven(kind="acceptance", sentence=drafting), *found)
-    return (
-        *acceptance(predictor, drafting),
-        batch(predictor, drafting),
-        draft_length(predictor, drafting),
-        *found,
-    )
+        return BreakEven(kind="acceptance", sentence=drafting), found
+    needed = acceptance(predictor, drafting)
+    yield
+    most = yield from batch_in_parts(predictor, drafting)
+    yield
+    return *needed, most, draft_length(predictor, drafting), found
+
+
+def whole(parts: Generator[None, None, _T]) -> _T:
+    """What is made in parts, all at once."""
+    while True:
+        try:
+            next(parts)
+        except StopIteration as end:
+            found: _T = end.value
+            return found
 
 
 def best_drafting(predictor: Predictor) -> State | str:
@@ -154,6 +171,11 @@ def _drafted(one: Evaluation) -> float | None:
 
 def batch(predictor: Predictor, drafting: State) -> BreakEven:
     """The most sequences at a time with which these drafts do not lose."""
+    return whole(batch_in_parts(predictor, drafting))
+
+
+def batch_in_parts(predictor: Predictor, drafting: State) -> Generator[None, None, BreakEven]:
+    """The same, a batch at a time."""
     source = drafting.config.speculation
     busy = predictor.point.slots_busy
     if not busy:
@@ -172,6 +194,7 @@ def batch(predictor: Predictor, drafting: State) -> BreakEven:
         tried.append(n)
         if float(gains[-1].max()) < SURELY_LOST:
             break
+        yield
     table = np.array(gains)
     last = _last_gaining(table, np.array(tried, dtype=float))
     name = f"drafts of {drafting.config.draft_length} by {plans.SOURCES.get(source, source)}"

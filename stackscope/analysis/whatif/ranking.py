@@ -8,12 +8,12 @@ import msgspec
 
 from stackscope import units
 from stackscope.analysis.whatif import wording
-from stackscope.analysis.whatif.breakevens import BreakEven
+from stackscope.analysis.whatif.breakevens import BreakEven, whole
 from stackscope.analysis.whatif.candidates import Candidate, pairs, singles
 from stackscope.records import Estimate, Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from stackscope.analysis.whatif.contracts import StepTimes
     from stackscope.analysis.whatif.predict import Predictor
@@ -82,14 +82,21 @@ def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) 
 
     `found`: break-evens of this or a recent working point (`breakevens.all_of`, which takes as long as this).
     """
+    return whole(rank_in_parts(predictor, at_ns, found))
+
+
+def rank_in_parts(
+    predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()
+) -> Generator[None, None, Ranking]:
+    """The same, a candidate at a time: for whoever has other things to do meanwhile."""
     point = predictor.point
     doubt = None if point.times is None else doubt_of(point.times)
     if doubt is not None:
-        told = [_ranked(predictor, one, at_ns, is_doubtful=True) for one in singles(point)]
+        told = yield from _in_parts(predictor, singles(point), at_ns, is_doubtful=True)
         return Ranking(tuple(sorted(told, key=_by_gain)), (), (), tuple(found), doubt)
-    alone = sorted([_ranked(predictor, one, at_ns) for one in singles(point)], key=_by_gain)
+    alone = sorted((yield from _in_parts(predictor, singles(point), at_ns)), key=_by_gain)
     best = [one for one in best_of_families(alone) if one.gain is not None and one.gain.value > 1.0][:MOST_COMBINED]
-    combined = [_ranked(predictor, one, at_ns) for one in pairs([one.candidate for one in best])]
+    combined = yield from _in_parts(predictor, pairs([one.candidate for one in best]), at_ns)
     together = tuple(sorted(combined, key=_by_gain))
     return Ranking(tuple(alone), together, contradictions(predictor, best, together, found), tuple(found))
 
@@ -164,6 +171,16 @@ def _interaction(best: Sequence[Ranked], pair: Ranked) -> str | None:
     names = " and ".join(one.label for one in parts)
     sentence = f"{names} together give {units.ratio(pair.gain.value)}, less than the product of {units.ratio(product)}."
     return sentence[:1].upper() + sentence[1:]
+
+
+def _in_parts(
+    predictor: Predictor, candidates: Sequence[Candidate], at_ns: int, *, is_doubtful: bool = False
+) -> Generator[None, None, list[Ranked]]:
+    made = []
+    for one in candidates:
+        made.append(_ranked(predictor, one, at_ns, is_doubtful=is_doubtful))
+        yield
+    return made
 
 
 def _ranked(predictor: Predictor, candidate: Candidate, at_ns: int, *, is_doubtful: bool = False) -> Ranked:
