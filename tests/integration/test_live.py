@@ -52,6 +52,7 @@ def state_of(pid: int) -> str:
 
 
 def test_it_starts_runs_and_is_left(tmp_path: Path) -> None:
+    """Case 61: left while it decodes."""
     path = tmp_path / "a.jsonl.zst"
     with live(SLOW, "--record", path) as running:
         until_running(running)
@@ -110,6 +111,7 @@ def test_the_engine_goes_with_it() -> None:
 
 
 def test_an_engine_that_aborts_leaves_terminal_and_recording_whole(tmp_path: Path) -> None:
+    """Case 61: `abort()` in native code."""
     path = tmp_path / "a.jsonl.zst"
     with live("fake:step_us=2000,die=native_abort,die_at=100", "--record", path) as running:
         until(lambda: "GGML_ASSERT(false) failed" in running.terminal)
@@ -136,15 +138,16 @@ def test_a_model_that_cannot_be_loaded_is_told_twice_on_the_screen_and_after() -
 
 
 def test_nothing_that_anybody_writes_lands_on_the_screen() -> None:
-    """Native code of the engine on file descriptors 1 and 2, and Python in this process by all its ways."""
-    with live("fake:step_us=2000,noise=2#stray", "--no-record") as running:
+    """Case 27: native code of the engine on file descriptors 1 and 2, while it loads and in every step, and Python in
+    this process by all its ways."""
+    with live("fake:step_us=2000,noise=2,load_noise=20,load_ms=300#stray", "--no-record") as running:
         until(lambda: "not recording" in running.terminal)
         n_shown = len(running.terminal)
         until(lambda: len(running.terminal) > n_shown + 2_000)
         running.press("q")
         assert running.wait() == 0
         assert STRAY not in running.terminal
-        assert not re.search(r"step \d+ line \d", running.terminal)
+        assert not re.search(r"(step \d+|load) line \d", running.terminal)
         assert "\x1b[?1049l" in running.terminal
 
 
@@ -170,9 +173,10 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(tmp_path: Path) ->
 
 
 def test_a_terminal_that_stands_still_holds_up_neither_engine_nor_recording(tmp_path: Path) -> None:
+    """Case 62: a terminal that nobody reads for ten seconds."""
     path = tmp_path / "a.jsonl.zst"
     with Unread(*command(SLOW, "--record", path)) as running:
-        until(lambda: n_steps(path) > 2_000)
+        until(lambda: n_steps(path) >= 5_000)  # Of two milliseconds each.
         assert running.n_bytes < 100_000
         running.read()
         until(lambda: running.terminal.count("Step anatomy") > 1)
@@ -195,16 +199,21 @@ def test_a_terminal_that_stands_still_does_not_keep_it_from_ending(tmp_path: Pat
     assert read_session(path).footer is not None
 
 
-def test_an_idle_screen_costs_next_to_nothing() -> None:
+@pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.slow)])
+def test_an_idle_screen_costs_next_to_nothing(seconds: int) -> None:
+    """Case 65: nothing changes, so that next to nothing is drawn; and what it costs is on the screen."""
     with live(SLOW, "--no-record", "--rate", "0.001") as running:
         until(lambda: "not recording" in running.terminal)
         wait_ms(3_000)
-        before, began = cpu_s(running.pid), time.monotonic()
-        wait_ms(5_000)
+        before, began, n_shown = cpu_s(running.pid), time.monotonic(), len(running.terminal)
+        wait_ms(1_000 * seconds)
         share = (cpu_s(running.pid) - before) / (time.monotonic() - began)
+        written = len(running.terminal) - n_shown
         running.press("q")
         assert running.wait() == 0
+        assert re.search(r"own .{0,40}?\d", running.terminal, re.DOTALL)
     assert share < 0.05
+    assert written < 2_000 * seconds  # A whole picture has five times as many characters.
 
 
 def test_a_terminal_that_vanishes_ends_it_with_the_recording_whole(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ SERIES: Final = st.lists(st.none() | st.floats(allow_nan=True, allow_infinity=Tr
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("values", AWKWARD)
 def test_awkward_series_are_drawn(values: list[float | None], look: Look) -> None:
+    """Case 64."""
     top = ceiling(values)
     assert top > 0
     assert width(sparkline(values, look, top)) == len(values)
@@ -79,6 +80,7 @@ def _known() -> set[str]:
 
 
 def test_a_gap_stays_a_gap_and_zero_is_seen() -> None:
+    """Case 64: points that are unknown do not close the series up."""
     assert plain(sparkline([0.0, None, 4.0, 8.0], UNICODE, 8.0)) == "▁ ▅█"
     assert plain(sparkline([0.0, math.nan, 4.0, 8.0], UNICODE, 8.0)) == "▁ ▅█"
     assert plain(sparkline([0.0, None, 4.0, 8.0], ASCII, 8.0)) == ". =#"

@@ -64,6 +64,7 @@ def test_what_is_written_arrives_whole_and_in_order(terminal: Terminal) -> None:
 
 
 def test_nobody_waits_for_a_terminal_that_stands_still(terminal: Terminal) -> None:
+    """Case 62."""
     writer = TerminalWriter(terminal.slave)
     writer.start()
     began = time.monotonic()
@@ -103,6 +104,7 @@ def test_a_terminal_that_is_gone_is_told_once_and_harms_nobody(terminal: Termina
 
 
 def test_the_terminal_of_the_shell_stays_as_it_is(terminal: Terminal) -> None:
+    """Case 27: what is drawn goes through a descriptor of its own."""
     own = opened_anew(terminal.slave)
     assert not os.get_blocking(own)
     assert os.get_blocking(terminal.slave)

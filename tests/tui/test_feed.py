@@ -116,6 +116,7 @@ def test_while_paused_records_are_taken_and_no_frame_is_made(fed: Fed) -> None:
 
 
 def test_a_terminal_that_stands_still_stops_the_frames_and_not_the_records() -> None:
+    """Case 62."""
     stalled = threading.Event()
     fed = Fed(is_stalled=stalled.is_set)
     stalled.set()
@@ -131,6 +132,7 @@ def test_a_terminal_that_stands_still_stops_the_frames_and_not_the_records() -> 
 
 
 def test_what_does_not_move_is_drawn_when_asked_only(fed: Fed) -> None:
+    """Case 65."""
     fed.source.is_moving = False
     fed.start()
     fed.await_frame()

@@ -28,6 +28,7 @@ def test_cheap_frames_come_as_often_as_they_may() -> None:
 
 
 def test_dearer_frames_come_more_rarely_and_the_budget_is_kept() -> None:
+    """Case 65."""
     governor = observed(frame_ms=8, others=0.01, every_s=0.25)
     assert governor.interval_s == pytest.approx(8e-3 / (BUDGET - 0.01))
     settled = observed(frame_ms=8, others=0.01, every_s=governor.interval_s)

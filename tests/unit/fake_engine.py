@@ -59,6 +59,8 @@ class Behaviour(msgspec.Struct, frozen=True):
     """The step in which it dies."""
     noise: int = 0
     """Log lines per step."""
+    load_noise: int = 0
+    """Lines on standard output and on standard error while it loads."""
     text: int = 0
     """Characters of text for display per step and request."""
     gpu: str = ""
@@ -104,6 +106,9 @@ class FakeEngine:
         behaviour = behaviour_of(config.model)
         for percent in range(0, 101, 10):
             progress("fake.gguf", percent / 100)
+        for line in range(behaviour.load_noise):
+            os.write(1, f"load line {line}\n".encode())
+            os.write(2, f"load line {line}\n".encode())
         _native_sleep(behaviour.load_ms * 1_000)
         if behaviour.refuse:
             raise ModelFileError("fake.gguf is no model.", remedy="Give another file.")
