@@ -118,7 +118,7 @@ def _settings(config: EngineConfig) -> list[str]:
         f"KV {kv}",
     ]
     if not config.unified_kv:
-        told.append("split KV")
+        told.append("unified KV off")
     if not config.flash_attention:
         told.append("no flash attention")
     if not config.swa_full:

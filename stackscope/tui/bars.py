@@ -18,17 +18,25 @@ if TYPE_CHECKING:
 
 _METER: Final = 24
 """Cells of the bar of a recording's position at most."""
+_LEAST_NAME: Final = 12
+"""Cells of the name of a recording, of which fewer would not tell it from others."""
 
 
 def header(snapshot: Snapshot, status: Status, room: int, look: Look, *, is_paused: bool) -> Line:
-    """The program, what runs, where, under which load; at the right, whether it is recorded, paused, or loading.
+    """The program, what runs, where, under which load; at the right, whether it is recorded, paused, loading or played.
 
-    Where there is no room for all, it does without the library, and then without the device.
+    Where there is no room for all, it does without the library, and then without the device; the name of a recording
+    that is played comes before these, and is cut where the model and the load leave it too little.
     """
     state = _state(snapshot, status, look, is_paused=is_paused)
-    right = spelled((Span(" "), *state, Span(" ")), look)
     lines = [spelled((Span(" stackscope  ", "title"), *running), look) for running in _running(snapshot, status, look)]
-    left = next((line for line in lines if width(line) + width(right) <= room), lines[-1])
+    shortest = lines[-1]
+    name = "" if status.playing is None or status.loading is not None else look.spelled(printable(status.playing.name))
+    spare = room - width(shortest) - width(state) - 4
+    if name and spare >= min(cells(name), _LEAST_NAME):
+        state = (*state, Span(" "), *fitted((Span(name, "label"),), min(spare, cells(name)), look.ellipsis))
+    right = spelled((Span(" "), *state, Span(" ")), look)
+    left = next((line for line in lines if width(line) + width(right) <= room), shortest)
     return spread(left, right, room, look.ellipsis)
 
 

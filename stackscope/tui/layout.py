@@ -28,9 +28,11 @@ _WIDE: Final = 110
 _TALL: Final = 34
 """Rows from which a wide terminal shows everything but the requests on one page."""
 _TOGGLES_WIDTH: Final = 118
-"""Columns in which the toggles that matter most fit on a line."""
+"""Columns in which the toggles that matter most fit on a line; all of them take two."""
+_SPACIOUS: Final = 38
+"""Rows from which a line more for them leaves the panes on their page."""
 _ROOMY: Final = 46
-"""Rows from which there is room for all of them."""
+"""Rows from which there is room for more than the least of each pane."""
 _TABLES: Final = 56
 """Rows from which the latencies have room for a table of their percentiles."""
 _COLUMN: Final = 36
@@ -81,8 +83,8 @@ def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = Fa
     """The layout for a terminal of that many columns and rows. A page beyond the last is the last."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return Layout({}, (), 0)
-    verdict = 3 if height < 20 else 4 if height < 30 else 5
-    toggles = 1 if height < 20 or (width >= _TOGGLES_WIDTH and height < _ROOMY) else 2
+    verdict = 3 if height < 20 else 4 if height < 24 + int(has_transport) else 5
+    toggles = 1 if height < 20 or (width >= _TOGGLES_WIDTH and height < _SPACIOUS) else 2
     fixed = 1 + verdict + toggles + int(has_transport) + 1
     rows = _rows(width, height)
     if has_transport:
@@ -120,8 +122,8 @@ def _rows(width: int, height: int) -> tuple[Row, ...]:
     if width >= _WIDE and height >= _TALL:
         return (
             Row(("anatomy", "compute"), 8, 2),
-            Row(("acceptance", "prefix", "bandwidth"), 9, 3),
-            Row(("throughput", "hardware"), 5, 4 if height >= _TABLES else 1),
+            Row(("acceptance", "prefix", "bandwidth"), 9, 3 if height >= _ROOMY else 4),
+            Row(("throughput", "hardware"), 5, 4 if height >= _TABLES else 1 if height >= _ROOMY else 0),
             Row(("events",), 4, 2),
             Row(("requests", "text"), 9, 2),
         )

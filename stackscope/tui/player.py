@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stackscope.errors import SessionFileError
 from stackscope.pipeline import time_ns
 from stackscope.records import Header, StepRecord
+from stackscope.session.format import SUFFIX
 from stackscope.session.reader import SessionReader
 from stackscope.tui.control import SPEEDS
 from stackscope.tui.source import Loading, Playing, Status
@@ -103,6 +104,7 @@ class Player:
             speed=self._speed,
             is_playing=self._is_playing,
             is_at_end=self._is_at_end,
+            name=self._path.name.removesuffix(SUFFIX),
             # Damage in the middle is met when it is played.
             truncated=None if self._extent is None else self._missing(self._extent),
         )

@@ -31,6 +31,8 @@ class Playing:
     speed: float
     is_playing: bool
     is_at_end: bool
+    name: str = ""
+    """Of its file, without what every recording's ends with."""
     truncated: str | None = None
     """What of the recording is missing, and why, in sentences. `None`: nothing, as far as is known."""
 

@@ -178,7 +178,7 @@ def load(now: Situation) -> tuple[Value, ...]:
 
 def unified(_: Situation) -> tuple[Value, ...]:
     """One KV cache for all sequences, or a part for each."""
-    return (Value("unified", {"unified_kv": True}), Value("split", {"unified_kv": False}))
+    return switch("unified_kv")
 
 
 def capacity(now: Situation) -> tuple[Value, ...]:

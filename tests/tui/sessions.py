@@ -330,7 +330,7 @@ def attached() -> Snapshot:
     )
     return Snapshot(
         at_ns=NOW_NS, state="running", n_requests=610, n_tokens=38_213,
-        header=header(source="attach", device="unknown", library=None, model=None, config=None, capabilities=()),
+        header=header(source="attach", device="synthetic", library=None, model=None, config=None, capabilities=()),
         now=Window(wall_ns=2 * SECOND, tokens_per_s=728.0, requests_per_s=4.7, queue=3.0),
         minute=Window(wall_ns=60 * SECOND, tokens_per_s=566.0, requests_per_s=4.4, queue=2.6),
         levels=Levels(queue=3), history=History(bin_ns=BIN_NS, points=points),

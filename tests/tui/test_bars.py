@@ -110,3 +110,19 @@ def test_only_the_page_that_is_shown_is_spelled_out_where_there_is_no_room() -> 
     assert plain(bars.pages(pages, 1, 80, UNICODE, keys="pgup pgdn")).split(maxsplit=1)[0] == "steps"
     assert "cache compute bytes machine" in plain(bars.pages(pages, 1, 80, UNICODE, keys="pgup pgdn"))
     assert "drafts" not in plain(bars.pages(pages, 1, 70, UNICODE, keys="pgup pgdn"))
+
+
+def test_a_recording_that_is_played_is_named() -> None:
+    """Before the device and the library have room, and cut where model and load leave it too little."""
+    name = "2026-11-30-201503-code-synthetic-135m"
+    for is_at_end, shown in ((False, "replay"), (True, "replay end")):
+        status = Status(playing=playing(name=name, is_at_end=is_at_end))
+        for room in (200, 120, 100):
+            line = plain(bars.header(sessions.running(), status, room, UNICODE, is_paused=False))
+            assert line.endswith(f"  {shown} {name} ")
+            assert "code ×8" in line
+    narrow = plain(bars.header(sessions.running(), Status(playing=playing(name=name)), 80, UNICODE, is_paused=False))
+    assert "synthetic-135m Q8_0 · code ×8  replay 2026-11-30-201503-code" in narrow
+    assert narrow.rstrip().endswith("…")
+    least = plain(bars.header(sessions.running(), Status(playing=playing(name=name)), 60, UNICODE, is_paused=False))
+    assert least.split()[-2:] == ["×8", "replay"]

@@ -24,6 +24,7 @@ from stackscope.tui.look import ASCII, UNICODE
 from stackscope.tui.screens.session_dialogs import Compare, ComparisonScreen
 from tests.tui.apps import TinyApp, driven, text_of
 from tests.tui.recordings import cut_off, damaged, write
+from tests.tui.stored import check
 from tests.tui.test_library import digest_of, entry_of
 from tests.unit.compare_sessions import Run
 from tests.unit.test_compare_command import RUNS
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from stackscope.analysis.comparing.comparison import Comparison
     from stackscope.tui.library import Digest, Entry
 
-GOLDEN: Final = Path(__file__).parent.parent / "golden" / "tui"
-UPDATE: Final = "UPDATE_GOLDEN"
-"""Environment variable that has the stored texts written anew, to be read before they are committed."""
 
 ROOMS: Final = {80: 71, 120: 110}
 """Cells of a line in the dialog, by the width of the terminal."""
@@ -110,10 +108,7 @@ def test_it_looks_as_stored(name: str, columns: int, tmp_path: Path) -> None:
     paths = stored(tmp_path, *runs)
     found = compare_digests([run.digest(path.name) for run, path in zip(runs, paths, strict=True)])
     shown = text(paths, found, ROOMS[columns]) + "\n"
-    path = GOLDEN / f"comparison-{name}-{columns}.txt"
-    if os.environ.get(UPDATE):
-        path.write_text(shown, encoding="utf-8")
-    assert shown == path.read_text(encoding="utf-8")
+    check(f"comparison-{name}-{columns}.txt", shown)
 
 
 @pytest.mark.parametrize("room", [24, 46, 64, 71, 95, 110])

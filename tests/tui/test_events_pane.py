@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from stackscope.analysis.live.snapshot import Effect, Event
+from stackscope.tui.lines import plain
+from stackscope.tui.look import chosen
+from stackscope.tui.panes.events import latest
 from tests.tui.figures import SECOND, ratio
 from tests.tui.sessions import running
 from tests.tui.test_panes_words import words
@@ -45,3 +48,45 @@ def test_a_prediction_without_a_number_says_why() -> None:
     assert f"not predicted settling {why}" in words("events", snapshot, 198, 4)
     assert "not predicted settling" in words("events", snapshot, 118, 4)
     assert "not predicted" in words("events", snapshot, 78, 4)
+
+
+def story(**effect: object) -> Event:
+    """A rebuild that takes many words, with what came of it."""
+    return Event(
+        at_ns=60 * SECOND, kind="rebuild", duration_ns=93_400_000, requeued=12, predicted=ratio(0.99, 0.98, 1.01),
+        changes={"speculation": ("ngram", "draft"), "kv_type_k": ("f16", "q8_0"), "kv_type_v": ("f16", "q8_0")},
+        effect=Effect(**effect),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_number_that_was_measured_is_whole_whatever_is_cut_of_the_change() -> None:
+    events = {
+        "not distinguishable -8 % [-38, 36]": story(state="not distinguishable", tokens=ratio(0.92, 0.62, 1.36)),
+        "+181 % [51, 423]": story(state="measured", tokens=ratio(2.81, 1.51, 5.23)),
+    }
+    for told, event in events.items():
+        for room in (98, 110, 118, 138, 198):
+            assert told in words("events", msgspec.structs.replace(running(), events=(event,)), room, 4), room
+
+
+def test_what_came_of_the_last_change_is_on_the_line_of_a_small_terminal() -> None:
+    shown = {
+        "measured +181 %": story(state="measured", tokens=ratio(2.81, 1.51, 5.23)),
+        "not distinguishable": story(state="not distinguishable", tokens=ratio(0.92, 0.62, 1.36)),
+        "not comparable": story(state="not comparable", why="the prompts that came were twice as long as before it"),
+        "settling": story(state="settling", why="12 requests are prefilled again"),
+    }
+    for told, event in shown.items():
+        line = plain(latest(msgspec.structs.replace(running(), events=(event,)), 78, chosen()))
+        assert told in line
+        assert line.startswith(" 1:00  speculation n-gram")
+        assert len(line) == 78
+
+
+def test_a_new_verdict_does_not_hide_what_a_change_did() -> None:
+    event = story(state="measured", tokens=ratio(2.81, 1.51, 5.23))
+    verdict = Event(at_ns=62 * SECOND, kind="verdict", label="compute")
+    line = plain(latest(msgspec.structs.replace(running(), events=(verdict, event)), 78, chosen()))
+    assert "measured +181 %" in line
+    only = plain(latest(msgspec.structs.replace(running(), events=(verdict,)), 78, chosen()))
+    assert "limits now: compute" in only

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -19,15 +17,13 @@ from stackscope.tui.panes.events import latest
 from stackscope.tui.theme import STYLES
 from tests.tui.preview import TEXT, framed
 from tests.tui.sessions import SESSIONS
+from tests.tui.stored import check
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.tui.lines import Line
     from stackscope.tui.look import Look
 
-GOLDEN: Final = Path(__file__).parent.parent / "golden" / "tui"
-UPDATE: Final = "UPDATE_GOLDEN"
-"""Environment variable that has the stored texts written anew, to be read before they are committed."""
 LOOKS: Final = {
     "unicode": chosen(),
     "sixteen": chosen(n_colours=16),
@@ -73,11 +69,7 @@ def compare(name: str, session: str, columns: int, look: Look) -> None:
     """All panes of a session, in their borders, against a stored text."""
     blocks = [framed(pane, Region(0, 0, *SIZES[columns][pane]), snapshot_of(session), look) for pane in PANES]
     text = "".join(f"{plain(line).rstrip()}\n" for block in blocks for line in block)
-    path = GOLDEN / name
-    if os.environ.get(UPDATE):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    check(name, text)
 
 
 @pytest.mark.parametrize("pane", PANES)

@@ -161,6 +161,7 @@ def test_at_the_end_it_stands_and_can_be_played_again(path: Path, clock: Clock) 
     assert status.is_over
     assert status.playing is not None
     assert (status.playing.is_at_end, status.playing.is_playing, status.playing.truncated) == (True, False, None)
+    assert status.playing.name == "a"
     assert player.position_ns == player.end_ns
     assert after(player, clock, 1_000) == []
     player.play()

@@ -48,7 +48,7 @@ def test_it_shows_keys_names_and_states_most_important_first() -> None:
         "t threads 2",
     ]  # fmt: skip
     assert second.rstrip() == (
-        " g budget 256   a adaptive off   u unified   h limit none   d split off✗   e disagg off✗   x accept off"
+        " g budget 256   a adapt off   u unified on   h limit none   d split off✗   e disagg off✗   x accept off"
     )
 
 

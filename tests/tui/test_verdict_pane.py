@@ -11,7 +11,7 @@ from tests.tui.test_panes_words import words
 
 def test_the_verdict_says_on_what_grounds() -> None:
     assert "from phase shares alone" in words("verdict", running(), 98, 3)
-    assert "not predicted from phase shares" in words("verdict", running(), 98, 3)
+    assert "not predicted from phase shares" in words("verdict", running(), 118, 3)
     text = words("verdict", calibrated(), 118, 3)
     assert "WEIGHT BANDWIDTH 68.0 % reading 165 MB per step at 14.1 of 17.2 GB/s measured" in text
     assert "not compute: 70 % of the measured rate · KV: 4 % of the bytes · host: 6 %" in text
@@ -58,3 +58,17 @@ def test_a_name_that_is_not_a_second_old_was_just_named() -> None:
     at = running()
     verdict = msgspec.structs.replace(at.verdict, since_ns=at.at_ns)
     assert "just named" in words("verdict", msgspec.structs.replace(at, verdict=verdict), 118, 3)
+
+
+def test_a_long_reason_goes_on_below_where_there_is_room() -> None:
+    """In 80 columns and 24 rows the pane has three lines: what limits is not cut, and what to do stands there too."""
+    reason = "computing 32.5 rows per forward takes 130 ms of a step of 187 ms more than one row would"
+    gain = Suggestion(changes={"slots": 4}, predicted=Ratio(value=1.1, low=1.03, high=1.15), label="4 slots")
+    verdict = Verdict(
+        name="compute", share=0.693, sentence=reason, basis="explainer", rejected=("host 3 %",), next=(gain,)
+    )
+    for room in (58, 62, 78, 98):
+        text = words("verdict", msgspec.structs.replace(running(), verdict=verdict), room, 3)
+        assert f"COMPUTE 69.3 % {reason} next 4 slots" in text
+        assert "host 3 %" not in text
+    assert "host 3 %" in words("verdict", msgspec.structs.replace(running(), verdict=verdict), 118, 3)

@@ -39,7 +39,7 @@ def test_every_toggle_is_among_the_candidates() -> None:
     made = singles(point)
     families = {one.family for one in made}
     assert families == {
-        "speculation", "weights", "KV type", "flash attention", "KV layout", "prefix cache", "slots", "token budget",
+        "speculation", "weights", "KV type", "flash attention", "unified KV", "prefix cache", "slots", "token budget",
         "threads",
     }  # fmt: skip
     lengths = {one.changes["draft_length"] for one in made if one.changes.get("speculation") == "ngram"}
@@ -162,7 +162,7 @@ def test_ranking_everything_is_quick() -> None:
         ({"prefix_cache": True}, "prefix cache on"),
         ({"cache_tokens": None}, "no cache limit"),
         ({"cache_tokens": 4096}, "a cache limit of 4,096 tokens"),
-        ({"unified_kv": False}, "split KV"),
+        ({"unified_kv": False}, "unified KV off"),
         ({"context_tokens": None}, "context tokens not limited"),
         ({"rate": 0.5}, "rate 0.50"),
         ({"model": FOUR_BITS, "slots": 2}, "4.5-bit weights and 2 slots"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from stackscope import units
 from stackscope.analysis.live.snapshot import Event, Ratio
+from stackscope.model.variants import weights_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +25,11 @@ _MOST_NAMED: Final = 2
 _SHORT: Final = {
     "concurrency": "load", "rate": "load", "speculation": "spec", "kv_type_k": "K", "kv_type_v": "V",
     "flash_attention": "flash", "prefix_cache": "cache", "draft_length": "draft", "token_budget": "budget",
+    "model": "weights", "unified_kv": "unified", "adaptive_draft": "adapt", "cache_tokens": "limit",
+    "split_mode": "split", "synthetic_acceptance": "accept",
 }  # fmt: skip
 """What a label calls a setting: as the toggles do, where their names are shorter."""
+_SPECULATIONS: Final = {"ngram": "n-gram", "mtp": "MTP"}
 _UNMARKED: Final = frozenset({"refused", "verdict"})
 """Kinds of events that no chart has a mark for."""
 _MEASURED: Final = frozenset({"live", "rebuild", "traffic"})
@@ -134,6 +137,8 @@ def _value(name: str, value: Setting) -> str:
         case float():
             return units.number(value)
         case str() if name.endswith("model"):
-            return PurePath(value).stem
+            return weights_label(value)
+        case str() if name == "speculation":
+            return _SPECULATIONS.get(value, value)
         case _:
             return str(value)

@@ -99,7 +99,7 @@ def _layout(config: EngineConfig) -> Iterable[Candidate]:
     if config.flash_attention and BY_NAME[config.kv_type_v].is_quantized:
         changes |= {"kv_type_k": "f16", "kv_type_v": "f16"}
     yield Candidate("flash attention", changes)
-    yield Candidate("KV layout", {"unified_kv": not config.unified_kv})
+    yield Candidate("unified KV", {"unified_kv": not config.unified_kv})
 
 
 def _cache(point: WorkingPoint) -> Iterable[Candidate]:

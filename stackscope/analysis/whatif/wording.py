@@ -65,7 +65,7 @@ def _memory(point: WorkingPoint, left: dict[str, Setting]) -> list[str]:
 def _cache(left: dict[str, Setting]) -> list[str]:
     named = []
     if "unified_kv" in left:
-        named.append("unified KV" if left.pop("unified_kv") else "split KV")
+        named.append(f"unified KV {'on' if left.pop('unified_kv') else 'off'}")
     if "cache_tokens" in left:
         limit = left.pop("cache_tokens")
         named.append("no cache limit" if limit is None else f"a cache limit of {units.count(int(str(limit)))} tokens")

@@ -22,7 +22,11 @@ SHORT: Final = {"unexplained": "unexpl."}
 """Names in a narrow column."""
 _NARROW: Final = 27
 """Cells of a part without its bar: letter, name, share, milliseconds."""
+_BARE: Final = 18
+"""The same without milliseconds, which is how more of them stand on few lines."""
 _GAP: Final = 2
+_FEW: Final = 2
+"""Lines of the table on which which parts there are matters more than their milliseconds."""
 
 
 class Row(NamedTuple):
@@ -43,7 +47,8 @@ class AnatomyPane(Pane):
         "by its rows: prefill are prompt rows, decode is one row for each sequence that decodes, verify the drafted "
         "rows beyond it. Draft is all that it takes to obtain drafts; sample turns logits into tokens; schedule "
         "admits, builds batches and trims; emit turns tokens into text; shadow watches what an optimisation that is "
-        "off would have done; idle lies between steps; unexplained is the rest of the loop.",
+        "off would have done; idle lies between steps, while nothing is in flight or a change is built; unexplained is "
+        "the rest of the loop.",
         formula="share = Σ time of the part ÷ (Σ step time + Σ idle time between steps), over the last two seconds; ms"
         " = the same time ÷ steps. The chart below shows the shares of the last minute.",
         moves="Prefill: prefix cache, token budget. Decode: fewer bytes in weights or KV, more slots to share them. "
@@ -128,7 +133,10 @@ def _table(rows: list[Row], lines: int, width: int, look: Look) -> list[Line]:
     """The parts in as few columns as the lines allow; those that find no place are summed up."""
     if lines < 1 or not rows:
         return []
-    columns = min(math.ceil(len(rows) / lines), _columns(width))
+    needed = math.ceil(len(rows) / lines)
+    columns = min(needed, _columns(width))
+    if lines <= _FEW and columns < needed:
+        columns = max(columns, min(needed, (width + _GAP) // (_BARE + _GAP)))
     places = lines * columns
     if len(rows) > places:
         rows = _with_rest(rows, places)

@@ -29,12 +29,13 @@ class BandwidthPane(Pane):
     title: ClassVar = "Bandwidth"
     help: ClassVar = PaneHelp(
         meaning="Modelled is what the ledger says was moved: weights once per pass, KV read and written, of target and"
-        " draft model, over wall time; in forwards, the target's alone over the time of its forwards. Measured comes "
-        "from the GPU's own counters (GPM), where it has them, and without a GPU from the processor's, which count the "
-        "whole machine. Busy time is the share of time in which memory was "
-        "accessed at all: it is no bandwidth, and says little about how much was moved.",
-        formula="modelled = Σ bytes of target and draft model ÷ wall time. in forwards = Σ bytes of the target ÷ Σ "
-        "forward phase. measured = DRAM share × theoretical bandwidth (clock × bus width).",
+        " draft model, over wall time. In forwards is the target's alone over the time of its forwards; where a draft "
+        "model runs, whose bytes it leaves out, it is called target only. Measured comes from the GPU's own counters "
+        "(GPM), where it has them, and without a GPU from the processor's, which count the whole machine. Busy time is "
+        "the share of time in which memory was accessed at all: it is no bandwidth, and says little about how much was "
+        "moved.",
+        formula="modelled = Σ bytes of target and draft model ÷ wall time. in forwards, or target only = Σ bytes of "
+        "the target ÷ Σ forward phase. measured = DRAM share × theoretical bandwidth (clock × bus width).",
         moves="Fewer bytes: weights and KV in fewer bits, shorter contexts, shared prefixes. More tokens for the same "
         "bytes: slots, speculation. A forward far below the ceiling is bound by something else.",
     )
@@ -50,7 +51,7 @@ class BandwidthPane(Pane):
         row = _row(context, _scale(snapshot, gpus))
         measured, why = _measured(gpus, snapshot)
         rows.add(1, row("modelled", snapshot.now.bytes_per_s, ""))
-        rows.add(0, row("in forwards", snapshot.now.forward_bytes_per_s, ""))
+        rows.add(0, row(_of_target(snapshot), snapshot.now.forward_bytes_per_s, ""))
         rows.add(3, row("measured", measured, why))
         rows.add(2, row("ceiling", snapshot.bandwidth_ceiling, no_ceiling(snapshot, size.width - _LABEL - 3)))
         peak = _total([gpu.peak_bytes_per_s for gpu in gpus])
@@ -60,6 +61,12 @@ class BandwidthPane(Pane):
         rows.add(6, _busy(gpus, size.width))
         add_chart(rows, 5, context, "bytes_per_s", "modelled", spelled=units.bandwidth)
         return Drawn(rows.laid_out(size.height), _notes(snapshot))
+
+
+def _of_target(snapshot: Snapshot) -> str:
+    """What the target's forwards alone move: the draft model's own are in what is modelled, and not here."""
+    config = snapshot.config
+    return "target only" if config is not None and config.speculation == "draft" else "in forwards"
 
 
 def _counts(gpu: GpuSample) -> bool:
@@ -109,7 +116,7 @@ def _row(context: Context, top: float) -> Callable[[str, float | None, str], Lin
         text = units.bandwidth(value)
         number, _, unit = text.partition(" ")
         if room < _LABEL + _VALUE:
-            return flow((figure(label.removeprefix("in "), text),), room)
+            return flow((figure(label.removeprefix("in ").removesuffix(" only"), text),), room)
         head = Span(f"{label:<{_LABEL}}", "label")
         if value is None:
             reason = f"  {why}" if why and cells(why) + _LABEL + 3 <= room else ""

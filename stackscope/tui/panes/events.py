@@ -12,7 +12,7 @@ from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stackscope.analysis.live.snapshot import Event, Ratio, Snapshot
     from stackscope.tui.look import Look
@@ -26,6 +26,8 @@ _LEAST_CHANGE: Final = 36
 """Cells for what was changed, below which the rest has no columns."""
 _LEAST_WHY: Final = 24
 """Cells, of which fewer are too few for the beginning of a reason."""
+_LEAST_HEAD: Final = 40
+"""Cells for a change on a single line, which a result may take from it beyond."""
 _ROOMY: Final = 8
 """Rows from which on changes of the verdict stand among the events."""
 _MOST_CHANGE: Final = 60
@@ -77,9 +79,32 @@ def _change_room(room: int) -> int:
 
 
 def _change_column(results: Sequence[Event], room: int, look: Look) -> int:
-    """Cells of the column of changes: what the longest of them leaves over is for why they have no number."""
-    longest = max((width(_what(event, look)) for event in results), default=0)
-    return max(_LEAST_CHANGE, min(longest + GAP, _change_room(room)))
+    """Cells of the column of changes: what the longest of them leaves over is for why they have no number.
+
+    A number that was measured is shown whole, whatever is cut of the change; for the other words, only what a rebuild
+    took is cut.
+    """
+    if not results:
+        return 0
+    most = min(max(width(_what(event, look)) for event in results) + GAP, _change_room(room))
+    others = room - _TIME - _PREDICTED
+    for_numbers = others - max(_needed(event, is_whole=_has_number(event)) for event in results)
+    for_words = others - max(_needed(event, is_whole=True) for event in results)
+    bare = max(width(_what(event, look)[:1]) for event in results) + 1
+    most = min(most, for_numbers)
+    return max(_LEAST_CHANGE, min(most, max(bare, for_words)))
+
+
+def _needed(event: Event, *, is_whole: bool) -> int:
+    """Cells that its result takes in its column; 0 where it may be cut."""
+    if not is_whole:
+        return 0
+    spared = _PREDICTED if event.predicted is None and event.unpredicted is None else 0
+    return width(_wordings(event, is_column=True)[0]) - spared
+
+
+def _has_number(event: Event) -> bool:
+    return event.effect is not None and event.effect.tokens is not None
 
 
 def _header(column: int) -> Line:
@@ -110,14 +135,38 @@ def _row(event: Event, room: int, column: int, look: Look) -> Line:
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
-    """The newest event on a line of exactly `room` cells; blank where there was none."""
+    """The newest event on a line of exactly `room` cells; blank where there was none.
+
+    What came of it is shown as far as there is room, and the number that was measured even where the change is cut.
+    """
     if not snapshot.events:
         return (Span(" " * room),)
-    event = snapshot.events[0]
-    head, result, predicted = (_time(event), *_what(event, look)), _result(event, room, look), _predicted(event)
-    tail = flow((result, predicted), max(room - width(head) - GAP - 1, 0))
-    line = apart(head, (*tail, Span(" ")), room) if tail else shortened(head, room, look.ellipsis)
-    return spelled(fitted(line, room, look.ellipsis), look)
+    # The verdict has a pane of its own.
+    event = next((one for one in snapshot.events if one.kind != "verdict"), snapshot.events[0])
+    head = (_time(event), *_what(event, look))
+    tail: Line = ()
+    for least in (width(head), min(width(head), _LEAST_HEAD)):
+        left = room - least - GAP - 1
+        tail = tail or next((one for one in _tails(event) if 0 < width(one) <= left), ())
+    if not tail:
+        return spelled(fitted(shortened(head, room, look.ellipsis), room, look.ellipsis), look)
+    head = shortened(head, room - width(tail) - GAP - 1, look.ellipsis)
+    return spelled(fitted(apart(head, (*tail, Span(" ")), room), room, look.ellipsis), look)
+
+
+def _tails(event: Event) -> Iterator[Line]:
+    """What came of an event on a line of its own, from the fullest wording to the shortest."""
+    predicted, tokens = _predicted(event), None if event.effect is None else event.effect.tokens
+    wordings = _wordings(event, is_column=False)
+    if predicted:
+        yield from ((*wording, Span(" " * GAP), *predicted) if wording else predicted for wording in wordings)
+    yield from wordings
+    if event.effect is None:
+        return
+    if tokens is not None and event.effect.state == "measured":
+        yield (Span("measured ", "label"), *quantity(units.change(tokens.value - 1), _praise(tokens)))
+    elif event.effect.state != "measured":
+        yield said(event.effect.state)
 
 
 def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from stackscope import units
 from stackscope.analysis.live.verdict import BASIS
 from stackscope.tui.compose import GAP, Rows, flow, flowed, quantity, said, shortened, wrapped
-from stackscope.tui.lines import Line, Span, printable, width
+from stackscope.tui.lines import Line, Span, plain, printable, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
 from stackscope.tui.wording import wanted
 
@@ -41,7 +41,11 @@ class VerdictPane(Pane):
         if verdict.name is None or context.snapshot.state == "dead":
             rows.add(0, *wrapped(_nothing(context), room, "")[: context.size.height])
             return Drawn(rows.laid_out(context.size.height), _state(context))
-        rows.add(0, _named(verdict, room, context.look.ellipsis))
+        # Where the sentence takes a second line, that comes after what to do and before what was rejected.
+        n_lines = 1 if context.size.height < 3 else 2
+        first, *more = _named(verdict, room, n_lines, context.look.ellipsis)
+        rows.add(0, first)
+        rows.add(2, *more)
         rejected = tuple(said(printable(item)) for item in verdict.rejected)
         if rejected:
             dot = Span(f" {context.look.dot} ", "unit")
@@ -71,8 +75,8 @@ def _nothing(context: Context) -> str:
     return "Nothing can be named yet."
 
 
-def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
-    """The name, its share and, where there is room for it whole, the sentence."""
+def _named(verdict: Verdict, room: int, n_lines: int, ellipsis: str) -> tuple[Line, ...]:
+    """The name, its share and the sentence as far as there is room: beside them, and on a second line of two."""
     name = (Span(printable(verdict.name or "").upper(), "headline"),)
     share = quantity(units.percent(verdict.share)) if verdict.share is not None else ()
     head = flow((name, share), room)
@@ -83,8 +87,20 @@ def _named(verdict: Verdict, room: int, ellipsis: str) -> Line:
         text = text.removesuffix(f", {units.percent(verdict.share)} of the time")
     sentence = said(printable(text), "")
     told = shortened(sentence, room - width(head) - GAP, ellipsis)
+    if n_lines > 1 and told != sentence:
+        return _on_two_lines(head, printable(text), room, ellipsis)
     is_telling = width(told) * 2 > width(sentence) or width(told) >= _TELLING
-    return (*head, Span(" " * GAP), *told) if is_telling else head
+    return ((*head, Span(" " * GAP), *told) if is_telling else head,)
+
+
+def _on_two_lines(head: Line, text: str, room: int, ellipsis: str) -> tuple[Line, ...]:
+    """A head with the beginning of a sentence beside it, and the rest of that below."""
+    beside = room - width(head) - GAP
+    if beside < _TELLING:
+        return head, shortened(said(text, ""), room, ellipsis)
+    first = wrapped(text, beside, "")[0]
+    rest = text[len(plain(first)) :].strip()
+    return (*head, Span(" " * GAP), *first), shortened(said(rest, ""), room, ellipsis)
 
 
 def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
