@@ -94,9 +94,7 @@ class Choice(NamedTuple):
     """Nothing may be named now, whatever stood before."""
 
 
-def choose(
-    evidence: Evidence, judged: Judged, standing: Cause | None = None, *, is_over: bool = False
-) -> Choice:
+def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None, *, is_over: bool = False) -> Choice:
     """The name of a window. `standing` is what was named before: between one and two causes it has the benefit.
 
     `is_over`: no more steps will come.
