@@ -243,6 +243,16 @@ def test_larger_chunks_are_told_by_the_prefill_that_they_spare() -> None:
     )  # fmt: skip
 
 
+def test_larger_chunks_have_their_gain_told_beside_another_change_of_prefill() -> None:
+    config = msgspec.structs.replace(CONFIG, token_budget=32, prefix_cache=True)
+    point = recorded(Machine(), config, Traffic(concurrency=1, prompt=400, output=40, found=0.3))
+    reason = predict(point, {"token_budget": 256, "prefix_cache": False}).reason
+    assert reason.count("prefill rises") == 1
+    assert re.search(
+        r" 256 rather than 32 rows, and (with that alone )?fewer steps have a prompt but a step with", reason
+    )
+
+
 def test_a_larger_batch_is_told_by_its_sequences() -> None:
     point = stated_point(
         lambda shape, _: Terms(weights=10e6, compute=1e6 * shape.rows), msgspec.structs.replace(CONFIG, slots=8)

@@ -131,6 +131,7 @@ class _Telling:
                 effect = self._effect(part, move)
                 effects.setdefault(effect.term, []).append(effect)
         told: list[Told] = []
+        is_prefill_told = "prefill" in effects or any(part & _CACHE for part in known)
         for part, move in known.items():
             if part & _FORWARD:
                 told.append(Told(move.gain, self._forward(part, move)))
@@ -138,7 +139,7 @@ class _Telling:
                 words = self._prompts(part, effects.pop("prefill", []), is_idle_told="resident" in effects)
                 told.append(Told(move.gain, words))
             elif part & _BUDGET:
-                told.append(Told(move.gain, self._chunks(move)))
+                told.append(Told(move.gain, self._chunks(move, is_prefill_told=is_prefill_told)))
         for term, alike in effects.items():
             gain = -math.inf if term is None else max(one.move.gain for one in alike)
             told.append(Told(gain, self._term(term, alike)))
@@ -205,15 +206,17 @@ class _Telling:
             does.append(Told(falls["resident"], words))
         return f"{with_what}{moves.gains_first(does)}"
 
-    def _chunks(self, move: Move) -> str:
+    def _chunks(self, move: Move, *, is_prefill_told: bool) -> str:
+        """What becomes of a step with a prompt, and of prefill unless that is told by another part."""
         before, after = self._changes["token_budget"]
         durations = moves.prompt_steps(move)
         told, of_all = moves.changes(*durations), moves.changes(*moves.prompt_steps(self._whole))
         alone = f"with that{_alone(told, of_all)} " if told != of_all else ""
         does = [Told(moves.log_ratio(*durations), f"a step with a prompt {told}")]
         prefill = moves.falls(move)["prefill"] / max(float(move.before.total_ns[0]), 1e-9)
-        if len(self._parts) == 1 and abs(prefill) > SMALL and move.before.whole_tokens > 0.0:
-            does.append(Told(prefill, f"prefill {moves.prefill_changes(move)}"))
+        if abs(prefill) > SMALL and move.before.whole_tokens > 0.0:
+            fewer = f"{'fewer' if prefill > 0.0 else 'more'} steps have a prompt"
+            does.append(Told(prefill, fewer if is_prefill_told else f"prefill {moves.prefill_changes(move)}"))
         chunks = f"prompts come in chunks of up to {_number(after)} rather than {_number(before)} rows"
         return f"{chunks}, and {alone}{moves.gains_first(does)}"
 
