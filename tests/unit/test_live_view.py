@@ -190,7 +190,7 @@ def test_a_change_is_followed() -> None:
     assert (shown.config, shown.model_name, shown.epoch) == (other, "lab-Q8_0", 1)
     event = shown.events[0]
     assert (event.kind, event.duration_ns, event.requeued) == ("rebuild", 300 * MS, 2)
-    assert shown.history.changes == ((SECOND, "model lab-Q8_0"),)
+    assert shown.history.changes == ((SECOND, "weights Q8_0"),)
 
 
 def test_a_refusal_changes_nothing() -> None:
