@@ -187,8 +187,11 @@ class Explainer:
 
     def explanation(self, at_ns: int) -> Explanation:
         """What is known now; parts of it as of some seconds ago, where making them anew would cost too much."""
+        named_ns = self._name_from_ns
         self.follow(at_ns)
-        if self._has_steps and at_ns >= self._rank_from_ns:
+        has_named = self._name_from_ns != named_ns
+        # Somebody who draws does not wait for both.
+        if self._has_steps and at_ns >= self._rank_from_ns and not (has_named and self._part_ns is not None):
             self._go_on_ranking(at_ns)
         elif self._has_steps and self._explanation.ranking is None and self._explanation.ranked_at_ns is None:
             why = self._why_not_yet(at_ns)

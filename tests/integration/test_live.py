@@ -213,7 +213,7 @@ def test_an_idle_screen_costs_next_to_nothing(seconds: int) -> None:
         assert running.wait() == 0
         assert re.search(r"own .{0,40}?\d", running.terminal, re.DOTALL)
     assert share < 0.05
-    assert written < 2_000 * seconds  # A whole picture has five times as many characters.
+    assert written < 10_000 * seconds  # What moves with the time; twice a second a whole picture is five times as much.
 
 
 def test_a_terminal_that_vanishes_ends_it_with_the_recording_whole(tmp_path: Path) -> None:

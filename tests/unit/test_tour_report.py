@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MS: Final = 1_000_000
 REBUILT_NS: Final = 5 * MS
-LIVE_AT, REBUILD_AT, N_STEPS = 40, 100, 200
+LIVE_AT, REBUILD_AT, N_STEPS = 60, 100, 200
 STOPS: Final = (
     Stop("speculation on", "s", "s spec draft", frozenset({"speculation"}), "live"),
     Stop("KV type", "k", "k KV q8_0", frozenset({"kv_type_k"}), "rebuild", is_lossless=False),
@@ -131,8 +131,14 @@ def test_each_fault_is_found(name: str) -> None:
 
 
 def test_a_change_that_lets_steps_begin_first_is_late() -> None:
-    told = judged(a_session(), sent_before_ns=36 * MS).faults
+    told = judged(a_session(), sent_before_ns=56 * MS).faults
     assert any("steps began before it came into force" in fault for fault in told)
+
+
+def test_a_change_may_be_sent_before_the_mark_is_obeyed() -> None:
+    session = a_session()
+    marks = tuple(Mark(at_ns=event.at_ns, label=stop.name) for stop, event in zip(STOPS, session.configs, strict=True))
+    assert judged(replace(session, marks=marks), sent_before_ns=9 * MS).faults == []
 
 
 def test_a_text_that_does_not_continue_is_found() -> None:

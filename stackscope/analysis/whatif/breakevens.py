@@ -60,8 +60,7 @@ def all_in_parts(predictor: Predictor) -> Generator[None, None, tuple[BreakEven,
     """The same, one at a time: for whoever has other things to do meanwhile."""
     found = context(predictor)
     yield
-    drafting = best_drafting(predictor)
-    yield
+    drafting = yield from best_in_parts(predictor)
     if isinstance(drafting, str):
         return BreakEven(kind="acceptance", sentence=drafting), found
     needed = acceptance(predictor, drafting)
@@ -83,13 +82,18 @@ def whole(parts: Generator[None, None, _T]) -> _T:
 
 def best_drafting(predictor: Predictor) -> State | str:
     """The drafts in force; where there are none, those predicted to bring most; or why nothing is known of any."""
+    return whole(best_in_parts(predictor))
+
+
+def best_in_parts(predictor: Predictor) -> Generator[None, None, State | str]:
+    """The same, a length at a time."""
     state = predictor.state
     if state.config.speculation != "off":
         return state
     best: tuple[float, State] | None = None
     why = "No drafts were made or shadowed here yet."
     for source in predictor.point.curves:
-        for other, speed in _lengths(predictor, state.after({"speculation": source})):
+        for other, speed in (yield from _lengths_in_parts(predictor, state.after({"speculation": source}))):
             if best is None or speed[0] > best[0]:
                 best = float(speed[0]), other
     return why if best is None else best[1]
@@ -252,12 +256,17 @@ def draft_length(predictor: Predictor, drafting: State) -> BreakEven:
 
 def _lengths(predictor: Predictor, drafting: State) -> Sequence[tuple[State, Array]]:
     """Every draft length that is known, with its speed in all draws."""
+    return whole(_lengths_in_parts(predictor, drafting))
+
+
+def _lengths_in_parts(predictor: Predictor, drafting: State) -> Generator[None, None, list[tuple[State, Array]]]:
     found = []
     for length in sorted({*DRAFT_LENGTHS, drafting.config.draft_length}):
         state = drafting.after({"draft_length": length})
         one = predictor.evaluate(state, 1.0)
         if not isinstance(one, str) and one.total_ns[0] > 0.0:
             found.append((state, 1.0 / one.total_ns))
+        yield
     return found
 
 
