@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 CONFIDENCE: Final = 0.95
 LEAST_BLOCKS: Final = 3
 """Below, there is no interval: that of two blocks reaches thirteen standard errors to either side."""
+BLOCKS_TO_SETTLE: Final = 5
+"""Below, an interval stands on a spread that is itself hardly known: that of three blocks has two degrees of freedom,
+and is less than half of the true one in a fifth of all cases."""
+SHARE_LEFT: Final = 0.5
+"""Of an effect, the part that its interval has to leave for it to be called one without reserve."""
 
 NARROW: Final = 0.015
 """Half-width, as a logarithm, that is narrow enough for any effect."""
@@ -68,6 +73,12 @@ class Contrast(msgspec.Struct, frozen=True, gc=False):
     def is_from_one(self, confidence: float = CONFIDENCE) -> bool:
         """The interval leaves out a ratio of 1."""
         return abs(self.log) > self.half_width(confidence)
+
+    def is_settled(self, confidence: float = CONFIDENCE) -> bool:
+        """One may say flatly on which side of 1 the ratio lies: there are blocks enough for their spread to be known,
+        and the nearer end of the interval is at least half as far from 1 as the ratio itself."""
+        is_far = self.half_width(confidence) <= (1 - SHARE_LEFT) * abs(self.log)
+        return self.n >= BLOCKS_TO_SETTLE and is_far
 
     def is_narrow(self, confidence: float = CONFIDENCE) -> bool:
         """Further blocks would not change what one makes of it."""

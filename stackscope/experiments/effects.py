@@ -80,6 +80,8 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True):
     averaged: Contrast | None = None
     """The same ratio on average over all combinations of the other settings; pairs of a whole factorial only."""
     kind: Kind = "unclear"
+    is_settled: bool = True
+    """The kind may be said flatly. False: blocks are so few, or an interval reaches so near to 1, that it is a hint."""
     predicted: float | None = None
     """Ratio as predicted from the baseline alone. `None`: nothing was."""
 
@@ -242,6 +244,7 @@ def _interaction(
     predicted = None
     if cell in known and all(one in known for one in singles):
         predicted = known[cell].value / math.prod(known[one].value for one in singles)
+    kind = kind_of(ratio, over_best, factorial.simultaneous(n_claims, plan.blocks.confidence))
     return Interaction(
         cell=cell,
         names=names_of(plan.factors, cell),
@@ -251,7 +254,8 @@ def _interaction(
         best_single=over_best,
         best=names_of(plan.factors, best),
         averaged=averaged,
-        kind=kind_of(ratio, over_best, factorial.simultaneous(n_claims, plan.blocks.confidence)),
+        kind=kind,
+        is_settled=_is_settled(kind, ratio, over_best, plan.blocks.confidence),
         predicted=predicted,
     )
 
@@ -264,3 +268,16 @@ def kind_of(ratio: Contrast, over_best: Contrast, confidence: float) -> Kind:
         return "conflicting" if over_best.log < 0 and over_best.is_from_one(confidence) else "overlapping"
     reach = abs(ratio.log) + ratio.half_width(confidence)
     return "independent" if reach <= INDEPENDENT else "unclear"
+
+
+def _is_settled(kind: Kind, ratio: Contrast, over_best: Contrast, confidence: float) -> bool:
+    """Whether all that the kind says may be said flatly."""
+    match kind:
+        case "unclear":
+            return True  # It says nothing.
+        case "independent":
+            return ratio.n >= factorial.BLOCKS_TO_SETTLE  # The interval is within a few per cent already.
+        case "conflicting":
+            return ratio.is_settled(confidence) and over_best.is_settled(confidence)
+        case _:
+            return ratio.is_settled(confidence)

@@ -12,7 +12,7 @@ from stackscope import units
 from stackscope.analysis.factorial import bits
 from stackscope.experiments.plan import DEFAULT_BLOCKS, warmup_requests
 from stackscope.report.ablation_cells import figure_table
-from stackscope.report.ablation_words import verdict
+from stackscope.report.ablation_words import remark, verdict
 from stackscope.report.layout import columns, hang, row
 from stackscope.workload.spec import describe
 
@@ -148,7 +148,7 @@ def _interactions(result: Ablation, width: int) -> list[Text]:
             one.names,
             *(interval_text(contrast, result.nominal) for contrast in (one.measured, one.product, one.ratio)),
             units.ratio(one.predicted),
-            one.kind,
+            remark(one),
         ]
         for one in result.interactions
     ]
@@ -166,7 +166,7 @@ def _interactions_narrow(result: Ablation, width: int) -> list[Text]:
             f"product of singles {interval_text(one.product, result.nominal)}",
             f"{interval_text(one.ratio, result.nominal)} of the product",
             f"predicted {units.ratio(one.predicted)}",
-            one.kind,
+            remark(one),
         ]
         if one.averaged is not None:
             told.insert(3, f"{interval_text(one.averaged, result.nominal)} averaged over the others")
@@ -207,8 +207,8 @@ def notes_of(report: AblationReport) -> list[str]:
     if plan.is_quick:
         notes.append(
             f"Quick: {plan.blocks.first} blocks instead of {DEFAULT_BLOCKS}, and fewer requests. Intervals are about "
-            f"{QUICK_WIDER:.0f} times as wide, percentiles rest on few values, and where that is too wide no block is "
-            "added."
+            f"{QUICK_WIDER:.0f} times as wide, and no block is added where that is too wide: what pairs are called is "
+            "a hint at most, a difference of a few per cent stays unseen, and percentiles rest on few values."
         )
     if result is not None and result.n_disturbed > 0:
         notes.append(
@@ -261,6 +261,7 @@ def _interaction_document(one: Interaction, result: Ablation) -> dict[str, Any]:
         "cell": one.cell,
         "names": one.names,
         "kind": one.kind,
+        "is_settled": one.is_settled,
         "measured": ratio_document(one.measured, result),
         "product": ratio_document(one.product, result),
         "ratio": ratio_document(one.ratio, result),

@@ -1,16 +1,23 @@
-"""The verdict of an ablation in sentences: what helps, what gets along, and what stands in each other's way."""
+"""The verdict of an ablation in sentences: what helps, what gets along, and what stands in each other's way.
+
+An interval that leaves out 1 may still leave open by how much, and that of three blocks stands on a spread that is
+hardly known. What rests on such a one is a hint, and is worded so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackscope import units
-from stackscope.analysis.factorial import LEAST_BLOCKS
+from stackscope.analysis.factorial import BLOCKS_TO_SETTLE, LEAST_BLOCKS
 
 if TYPE_CHECKING:
     from stackscope.analysis.factorial import Contrast
     from stackscope.experiments.effects import Ablation, Cell, Interaction
     from stackscope.experiments.plan import Plan
+
+HINT: Final = "seems"
+"""Stands where a word is a hint."""
 
 
 def verdict(result: Ablation, plan: Plan) -> list[str]:
@@ -26,29 +33,43 @@ def verdict(result: Ablation, plan: Plan) -> list[str]:
     told += [_pair(result, one) for one in pairs]
     if whole is not None and not pairs and whole.ratio.is_from_one(result.nominal):
         told.append("Which pairs that comes from is measured by --full.")
+    if any(HINT in sentence or "seem " in sentence for sentence in told):
+        told.append(_what_hints_are(result))
     moved = _moved(result, plan)
     return [*told, *([moved] if moved else [])]
 
 
+def remark(one: Interaction) -> str:
+    """What a table calls a combination: `conflicting`, or `seems conflicting` where that is a hint."""
+    return one.kind if one.is_settled else f"{HINT} {one.kind}"
+
+
+def _what_hints_are(result: Ablation) -> str:
+    if result.n_blocks < BLOCKS_TO_SETTLE:
+        return (
+            f"What seems so is a hint, no finding: {result.n_blocks} blocks hardly know their own spread. Measure at "
+            f"least {BLOCKS_TO_SETTLE} before you rely on it."
+        )
+    return "What seems so is a hint, no finding: its interval reaches more than half of the way to no difference."
+
+
 def _singles(result: Ablation, singles: list[Cell]) -> str:
-    helping, hurting, neither = [], [], []
+    groups: dict[str, list[str]] = {}
     for cell in sorted(singles, key=lambda one: -_log(one)):
         assert cell.speed_up is not None
+        name = cell.label
         if not cell.speed_up.is_from_one(result.nominal):
-            neither.append(cell.label)
-        elif cell.speed_up.log > 0:
-            helping.append(f"{cell.label} ({units.ratio(cell.speed_up.ratio)})")
+            kind = "no difference to tell with"
         else:
-            hurting.append(f"{cell.label} ({units.ratio(cell.speed_up.ratio)})")
-    parts = []
-    if helping:
-        parts.append(f"faster with {_listed(helping)}")
-    if hurting:
-        parts.append(f"slower with {_listed(hurting)}")
-    if neither:
-        parts.append(f"no difference to tell with {_listed(neither)}")
-    text = "; ".join(parts)
-    return f"Alone: {text}."
+            kind = "faster with" if cell.speed_up.log > 0 else "slower with"
+            if not cell.speed_up.is_settled(result.nominal):
+                kind = f"{HINT} {kind}"
+            name += f" ({_ratio(result, cell.speed_up)})"
+        groups.setdefault(kind, []).append(name)
+    kinds = [
+        "faster with", f"{HINT} faster with", "slower with", f"{HINT} slower with", "no difference to tell with",
+    ]  # fmt: skip
+    return f"Alone: {'; '.join(f'{kind} {_listed(groups[kind])}' for kind in kinds if kind in groups)}."
 
 
 def _log(cell: Cell) -> float:
@@ -64,23 +85,29 @@ def _whole(result: Ablation, whole: Interaction) -> str:
     head += f"{_ratio(result, whole.product)}: {_ratio(result, whole.ratio)} of the product"
     if not whole.ratio.is_from_one(result.nominal):
         return f"{head}, which cannot be told from the product itself."
+    is_known = whole.ratio.is_settled(result.nominal)
     if whole.best_single.log < 0 and whole.best_single.is_from_one(result.nominal):
-        return f"{head}, and slower than {whole.best} alone."
-    return f"{head}, {'less' if whole.ratio.log < 0 else 'more'} than one would expect of the single ones."
+        is_known = is_known and whole.best_single.is_settled(result.nominal)
+        return f"{head}, and {'' if is_known else f'{HINT} '}slower than {whole.best} alone."
+    less = "less" if whole.ratio.log < 0 else "more"
+    return f"{head}, {'' if is_known else f'which {HINT} '}{less} than one would expect of the single ones."
 
 
 def _pair(result: Ablation, one: Interaction) -> str:
     ratio = f"{_ratio(result, one.ratio)} of the product"
+    known = one.is_settled
     match one.kind:
         case "symbiotic":
-            return f"{one.names} are symbiotic: together {ratio}."
+            return f"{one.names} {'are' if known else 'seem to be'} symbiotic: together {ratio}."
         case "conflicting":
-            return f"{one.names} are in conflict: together {ratio}, and slower than {one.best} alone."
+            slower = f"{_ratio(result, one.best_single)} of {one.best} alone"
+            return f"{one.names} {'are' if known else 'seem to be'} in conflict: together {ratio}, and {slower}."
         case "overlapping":
-            more = ", yet faster than either alone" if _is_faster(result, one) else ""
-            return f"{one.names} stand in each other's way: together {ratio}{more}."
+            way = "stand in each other's way" if known else "seem to stand in each other's way"
+            more = ", yet faster than either alone" if known and _is_faster(result, one) else ""
+            return f"{one.names} {way}: together {ratio}{more}."
         case "independent":
-            return f"{one.names} do not touch each other: together {ratio}."
+            return f"{one.names} {'do not' if known else 'seem not to'} touch each other: together {ratio}."
         case _:
             return f"{one.names}: together {ratio}, which does not tell whether they touch each other."
 

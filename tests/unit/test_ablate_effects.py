@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from stackscope.analysis.factorial import Contrast
 from stackscope.experiments import effects
 from stackscope.experiments.blocks import wants_block
 from stackscope.experiments.plan import Blocks
@@ -67,6 +68,33 @@ def test_pairs_are_named_by_what_they_do_to_each_other(
     found = analysed(of, singles, {3: ratio}, seed=3)
     assert found.interactions[0].kind == kind
     assert words in " ".join(verdict(found, of))
+
+
+@pytest.mark.parametrize(
+    ("singles", "ratio", "words"),
+    [
+        ((1.5, 1.6), 1.3, "seem to be symbiotic"),
+        ((1.5, 1.6), 0.8, "seem to stand in each other's way"),
+        ((1.5, 1.6), 0.5, "seem to be in conflict"),
+    ],
+)
+def test_few_blocks_are_worded_as_hints(singles: tuple[float, float], ratio: float, words: str) -> None:
+    of = plan(WEIGHTS, SPECULATION, blocks=Blocks(first=3, least=3, is_adaptive=False, seconds=None))
+    found = analysed(of, singles, {3: ratio}, seed=3, n=3)
+    told = " ".join(verdict(found, of))
+    assert not found.interactions[0].is_settled
+    assert words in told
+    assert "seems faster with" in told
+    assert "is a hint, no finding" in told
+
+
+def test_an_interval_that_nearly_reaches_the_product_is_worded_as_a_hint() -> None:
+    """Eight blocks that leave out 1, but hardly."""
+    ratio = Contrast(-0.05, 0.015, 8)  # at 95 %: 0.92 to 0.985
+    assert ratio.is_from_one()
+    assert not ratio.is_settled()
+    assert Contrast(-0.05, 0.008, 8).is_settled()
+    assert not Contrast(-0.05, 0.0, 3).is_settled()
 
 
 def test_a_conflict_names_the_better_one_alone() -> None:

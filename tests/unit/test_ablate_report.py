@@ -88,6 +88,16 @@ def test_an_unfinished_ablation_says_how_to_go_on() -> None:
     assert report.document(empty)["cells"] == []
 
 
+def test_three_blocks_name_pairs_with_reserve_and_eight_do_not() -> None:
+    few = plan(is_full=True, blocks=Blocks(first=3, least=3, is_adaptive=False, seconds=None))
+    hinted = " ".join(report.shown(made(few, n_blocks=3), 80).plain.split())
+    assert "seem to stand in each other's way: together 0.7" in hinted
+    assert "seems overlapping" in hinted
+    assert "What seems so is a hint, no finding: 3 blocks hardly know their own spread." in hinted
+    flat = " ".join(report.shown(made(plan(is_full=True)), 80).plain.split())
+    assert "seem" not in flat
+
+
 def test_two_blocks_claim_nothing() -> None:
     found = made(plan(blocks=Blocks(first=2, least=2, is_adaptive=False, seconds=None)), n_blocks=2)
     text = " ".join(report.shown(found, 80).plain.split())
@@ -97,7 +107,9 @@ def test_two_blocks_claim_nothing() -> None:
 
 def test_a_quick_one_says_what_it_gives_up() -> None:
     quick = msgspec.structs.replace(plan(), is_quick=True, blocks=Blocks(first=3, least=3, is_adaptive=False))
-    assert "Quick: 3 blocks instead of 8" in " ".join(report.shown(made(quick, n_blocks=3), 80).plain.split())
+    text = " ".join(report.shown(made(quick, n_blocks=3), 80).plain.split())
+    assert "Quick: 3 blocks instead of 8" in text
+    assert "what pairs are called is a hint at most" in text
 
 
 def test_the_document_has_ratios_with_their_ends() -> None:

@@ -10,7 +10,7 @@ from stackscope.experiments.effects import PARTS
 from stackscope.experiments.quality import AGREEMENT, DIVERGENCE
 from stackscope.report.ablation import RATIO_NAMES, interval_text, named_cells, notes_of, title_phrases
 from stackscope.report.ablation_cells import ALWAYS, ROWS, note_of, shown_figure
-from stackscope.report.ablation_words import verdict
+from stackscope.report.ablation_words import remark, verdict
 from stackscope.report.page.document import Document, Section
 from stackscope.report.page.intervals import Ratio, Ratios, Shares, ratios, shares
 from stackscope.report.page.tables import Table
@@ -123,11 +123,11 @@ def _together(result: Ablation) -> Section:
         marks = [_mark(result, one.ratio, "c3", "measured ÷ product")]
         if one.predicted is not None:
             marks.append(Ratio(style="c1", what=PREDICTED, value=one.predicted, is_ring=True))
-        interactions.append(Ratios(name=f"{one.names}: {one.kind}", marks=tuple(marks)))
+        interactions.append(Ratios(name=f"{one.names}: {remark(one)}", marks=tuple(marks)))
         told = [interval_text(contrast, result.nominal) for contrast in (one.measured, one.product, one.ratio)]
         if has_average:
             told.append(UNKNOWN if one.averaged is None else interval_text(one.averaged, result.nominal))
-        rows.append((one.names, *told, dashed(units.ratio(one.predicted)), one.kind))
+        rows.append((one.names, *told, dashed(units.ratio(one.predicted)), remark(one)))
     return Section(
         name="together",
         title="Together: product and measured combination",
