@@ -255,6 +255,6 @@ class _Conducted:
             self._plan, self._state, self._folder, notes=self._notes, is_interrupted=self._is_stopping()
         )
         if self._is_json:
-            output.write(msgspec.json.encode(report.document(found)).decode() + "\n")
+            output.write_json(report.document(found))
         else:
             output.show(partial(report.shown, found))

@@ -131,6 +131,6 @@ def _show_kept(config: EngineConfig, *, json: bool) -> int:
 def _print(ceilings: Ceilings, notes: list[str], *, json: bool) -> None:
     if json:
         document = {**msgspec.to_builtins(ceilings), "notes": notes}
-        output.write(msgspec.json.encode(document).decode() + "\n")
+        output.write_json(document)
         return
     output.show(partial(report.shown, ceilings, now=datetime.now().astimezone(), notes=notes))

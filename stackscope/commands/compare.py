@@ -47,7 +47,7 @@ def compare(
         _require_comparable(comparison)
     judged = _judged(limits, found, comparison)
     if json:
-        output.write(msgspec.json.encode(document(comparison, judged)).decode() + "\n")
+        output.write_json(document(comparison, judged))
     else:
         output.show(partial(report.shown, comparison, judged))
     return BROKEN if any(one.outcome == "broken" for one in judged) else 0

@@ -58,7 +58,7 @@ def explain_case(asked: Asked, *, json: bool = False) -> int:
         notes=(*notes, *_notes(case, asked)),
     )
     if json:
-        output.write(msgspec.json.encode(document(found)).decode() + "\n")
+        output.write_json(document(found))
     else:
         output.show(partial(report.shown, found, is_ascii=not _has_braille(sys.stdout.encoding)))
     return 0

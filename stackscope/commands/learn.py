@@ -110,7 +110,7 @@ def learn(asked: LearnOptions) -> int:
 
 def _print(document: Any, shown: Callable[[int], Any], *, is_json: bool) -> None:
     if is_json:
-        output.write(msgspec.json.encode(document).decode() + "\n")
+        output.write_json(document)
     else:
         output.show(shown)
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from stackscope import units
+from stackscope.characters import harmless_json
 from stackscope.commands.interrupts import told_when_interrupted
 from stackscope.errors import ModelFileError
 from stackscope.model.catalog import CatalogEntry, cache_folder, catalogue, resolve
@@ -314,4 +315,4 @@ def _console(*, stderr: bool = False) -> Console:
 
 
 def _print_json(value: object) -> None:
-    print(json_format.dumps(value, indent=2, ensure_ascii=False))
+    print(harmless_json(json_format.dumps(value, indent=2, ensure_ascii=False)))

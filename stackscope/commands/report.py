@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from stackscope.characters import harmless
 from stackscope.commands.sources import recordings_in
 from stackscope.errors import UsageError
 from stackscope.experiments.state import NAME
 from stackscope.report import output
 from stackscope.report.export.output import refuse_own_sources, whole_file
-from stackscope.report.layout import visible
 from stackscope.report.page.gather import gather
 from stackscope.report.page.html import document_page, page
 from stackscope.report.page.markdown import document_markdown, markdown
@@ -44,7 +44,8 @@ def report(sources: Sequence[Path], path: Path | None, options: RunOptions, *, r
     recordings = [] if folders else recordings_in(sources)
     make = _of_experiment(folders[0]) if folders else _of_recordings(recordings, options)
     if path is None:
-        output.write(visible(make(False)))
+        # What Markdown has no width for is ours: it keeps names from becoming links.
+        output.write(harmless(make(False), keep="\n\u200b"))
         return 0
     refuse_own_sources(path, [folder / NAME for folder in folders] or recordings)
     with whole_file(path, replace=replace) as unfinished:

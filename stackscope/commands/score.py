@@ -23,7 +23,7 @@ def score(paths: Sequence[Path], *, json: bool = False) -> int:
     sessions = [_scored(path) for path in recordings_in(paths)]
     total = merged(one.score for one in sessions)
     if json:
-        output.write(msgspec.json.encode(document(sessions, total)).decode() + "\n")
+        output.write_json(document(sessions, total))
     else:
         output.show(partial(shown, sessions, total))
     return 0

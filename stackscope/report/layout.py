@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from stackscope.characters import harmless
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -22,17 +24,14 @@ _BREAKS: Final = re.compile(r"(?<!\d) +")
 
 SUBSTITUTES: Final[dict[str, str]] = {
     "█": "#", "▉": "#", "▊": "=", "▋": "=", "▌": "=", "▍": "-", "▎": "-", "▏": "-",
-    "·": "|", "µ": "u", "×": "x", "→": "->", "≤": "<=", "–": "-", "…": "...",
+    "·": "|", "µ": "u", "×": "x", "→": "->", "≤": "<=", "–": "-", "…": "...", "÷": "/",
 }  # fmt: skip
 """What stands for characters of ours that a terminal lacks."""
 
 
-_CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-
-
 def visible(text: str) -> str:
-    """The text, as long as it was, with nothing that would move or colour a terminal: a recording may be anybody's."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+    """The text, as long as it was, without what would move, colour or turn others: a recording may be anybody's."""
+    return harmless(text, keep="\n")
 
 
 def row(label: str, phrases: Sequence[str | Text], width: int, *, style: str = "") -> Text:

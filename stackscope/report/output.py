@@ -6,8 +6,10 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Console
 
+from stackscope.characters import harmless_json
 from stackscope.report.layout import MOST_WIDTH, encodable, visible
 
 if TYPE_CHECKING:
@@ -32,3 +34,8 @@ def write(text: str) -> None:
     """Write to standard output and see it out. Raises what that stream raises."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def write_json(document: object) -> None:
+    """Write a document for machines, in one line. Raises as `write`."""
+    write(harmless_json(msgspec.json.encode(document).decode()) + "\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 
 import typer
 
+from stackscope.characters import harmless
 from stackscope.commands.interrupts import raising, status_of
 from stackscope.errors import StackscopeError, UsageError
 from stackscope.options import OPTIONS, field_defaults, field_types
@@ -69,7 +70,7 @@ def _reporting_failures() -> Iterator[None]:
 
 def told(error: StackscopeError) -> int:
     """Say what went wrong; the exit code."""
-    print(f"stackscope: {error}", file=sys.stderr)
+    print("stackscope:", harmless(str(error), keep="\n"), file=sys.stderr)
     return error.exit_code
 
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 
+from stackscope.characters import harmless
 from stackscope.session.format import without_surrogates
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def microseconds(ns: int) -> float:
 def slice_of(pid: int, tid: int, name: str, start_ns: int, end_ns: int, args: Args | None = None) -> TraceEvent:
     """Something that lasted, on a track."""
     event: TraceEvent = {
-        "ph": "X", "pid": pid, "tid": tid, "name": name, "ts": microseconds(start_ns),
+        "ph": "X", "pid": pid, "tid": tid, "name": harmless(name), "ts": microseconds(start_ns),
         "dur": microseconds(max(end_ns - start_ns, 0)),
     }  # fmt: skip
     return event | {"args": known(args)} if args else event
@@ -39,13 +40,15 @@ def slice_of(pid: int, tid: int, name: str, start_ns: int, end_ns: int, args: Ar
 
 def instant(pid: int, tid: int, name: str, at_ns: int, args: Args | None = None) -> TraceEvent:
     """Something that happened, on a track."""
-    event: TraceEvent = {"ph": "i", "s": "t", "pid": pid, "tid": tid, "name": name, "ts": microseconds(at_ns)}
+    event: TraceEvent = {
+        "ph": "i", "s": "t", "pid": pid, "tid": tid, "name": harmless(name), "ts": microseconds(at_ns),
+    }  # fmt: skip
     return event | {"args": known(args)} if args else event
 
 
 def counter(pid: int, name: str, at_ns: int, values: Mapping[str, float]) -> TraceEvent:
     """Levels from then on, by series."""
-    return {"ph": "C", "pid": pid, "tid": pid, "name": name, "ts": microseconds(at_ns), "args": values}
+    return {"ph": "C", "pid": pid, "tid": pid, "name": harmless(name), "ts": microseconds(at_ns), "args": values}
 
 
 def asynchronous(
@@ -53,7 +56,8 @@ def asynchronous(
 ) -> TraceEvent:
     """Beginning (`b`) or end (`e`) of something that may overlap others; what has the same id nests."""
     event: TraceEvent = {
-        "ph": ph, "pid": pid, "tid": pid, "cat": category, "id": f"0x{id:x}", "name": name, "ts": microseconds(at_ns),
+        "ph": ph, "pid": pid, "tid": pid, "cat": category, "id": f"0x{id:x}", "name": harmless(name),
+        "ts": microseconds(at_ns),
     }  # fmt: skip
     return event | {"args": known(args)} if args else event
 
@@ -75,8 +79,12 @@ def track_name(pid: int, tid: int, name: str) -> list[TraceEvent]:
 
 
 def known(args: Args | None) -> dict[str, object]:
-    """Arguments without those that are not known."""
-    return {name: value for name, value in (args or {}).items() if value is not None}
+    """Arguments without those that are not known, their texts without what would not be seen."""
+    return {
+        name: harmless(value) if isinstance(value, str) else value
+        for name, value in (args or {}).items()
+        if value is not None
+    }
 
 
 class TraceFile:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import html
-import re
-from typing import Final
 
-_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff]")
-"""What neither HTML nor XML may hold, not even escaped."""
+from stackscope.characters import harmless
 
 
 def escaped(text: str) -> str:
-    """Text that stands for itself, in content and in attributes."""
-    return html.escape(_FORBIDDEN.sub("\ufffd", text), quote=True)
+    """Text that stands for itself, in content and in attributes, without what HTML and XML may not hold."""
+    return html.escape(harmless(text, keep="\t\n\r"), quote=True)
 
 
 def element(tag: str, /, *content: str, **attributes: str | float | None) -> str:
