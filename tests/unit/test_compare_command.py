@@ -192,4 +192,4 @@ def test_settings_are_shown_exactly(tmp_path: Path) -> None:
         paths.append(str(path))
     assert "shadow-share 0.008 → 0.0124\n" in invoked(*paths)[1]
     done = CliRunner().invoke(app, ["report", *paths])
-    assert "| shadow-share | 0.008 | 0.0124 |" in done.stdout
+    assert "shadow-share 0.008 → 0.0124" in done.stdout

@@ -249,6 +249,25 @@ def test_every_row_of_a_table_has_the_same_cells(tmp_path: Path) -> None:
                 assert n_cells[0] == n_cells[1], line
 
 
+def test_no_heading_says_what_the_one_above_it_says(tmp_path: Path) -> None:
+    sources = [
+        [ablated_folder(tmp_path, is_full=True)], [swept_folder(tmp_path)], recordings(tmp_path, "drafts"),
+        recordings(tmp_path)[:1],
+    ]  # fmt: skip
+    for one in sources:
+        below: dict[str, list[str]] = {}
+        for line in told(*one).partition("<details>")[0].split("\n"):
+            if line.startswith("## "):
+                assert line[3:] not in below
+                below[line[3:]] = []
+            elif line.startswith("### "):
+                below[list(below)[-1]].append(line[4:])
+        assert len(below) > 2
+        for heading, titles in below.items():
+            assert len(titles) != 1, heading
+            assert len({heading, *titles}) == len(titles) + 1
+
+
 def test_nothing_in_a_plan_is_taken_for_markup(tmp_path: Path) -> None:
     of = plan()
     odd = of.factors[0]

@@ -49,7 +49,7 @@ def page(sessions: Sequence[SessionFigures], comparison: Comparison | None = Non
     drawn = groups(sessions)
     held = versus.sections(comparison)
     links = [
-        *[(one.name, one.title) for one in held], ("figures", "Figures"),
+        *[(one.name, one.title) for one in held], ("figures", _figures_title(sessions)),
         *[(group.name, group.title) for group in drawn], ("every", "Every metric"), ("terms", "Terms"),
     ]  # fmt: skip
     content = [*_warnings(notes(sessions)), *_sections(sessions, drawn, held)]
@@ -99,7 +99,9 @@ def _section(section: Section) -> Iterator[str]:
         charts = [figure(chart, f"{section.name}-{place}") for place, chart in enumerate(section.charts)]
         yield element("div", *charts, class_="charts")
     for table in section.tables:
-        yield element("h3", escaped(table.title)) + _table(table)
+        # One alone is what the heading says; behind charts it needs to be told from their titles.
+        has_title = len(section.tables) > 1 or (section.charts and table.title != section.title)
+        yield (element("h3", escaped(table.title)) if has_title else "") + _table(table)
 
 
 def _subject(sessions: Sequence[SessionFigures]) -> str:
@@ -129,7 +131,7 @@ def _warnings(found: Sequence[str]) -> Iterator[str]:
 def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: Sequence[Section]) -> Iterator[str]:
     for section in held:
         yield from _section(section)
-    yield element("h2", "Figures", id="figures")
+    yield element("h2", escaped(_figures_title(sessions)), id="figures")
     if len(sessions) == 1:
         yield _cards(sessions[0])
         yield from _verdicts(sessions)
@@ -137,7 +139,7 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: 
         yield element("div", element("div", _table(headline(sessions))), element("div", *beside), class_="pair")
     else:
         yield _table(headline(sessions))
-        found = differences(sessions)
+        found = None if held else differences(sessions)  # A comparison has said it.
         if found is not None:
             yield element("h3", escaped(found.title)) + _table(found)
         yield from _verdicts(sessions)
@@ -153,6 +155,10 @@ def _sections(sessions: Sequence[SessionFigures], drawn: Sequence[Group], held: 
     terms = [element("dt", escaped(term)) + element("dd", escaped(meaning)) for term, meaning in legend()]
     yield element("h2", "Terms", id="terms")
     yield element("details", element("summary", "What the words mean"), element("div", element("dl", *terms)))
+
+
+def _figures_title(sessions: Sequence[SessionFigures]) -> str:
+    return headline(sessions).title
 
 
 def _verdicts(sessions: Sequence[SessionFigures]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from stackscope import __version__
+from stackscope.characters import harmless
 from stackscope.report.page import versus
 from stackscope.report.page.legend import TERMS
 from stackscope.report.page.tables import (
@@ -47,7 +48,7 @@ def markdown(sessions: Sequence[SessionFigures], comparison: Comparison | None =
     parts = [*_head(" · ".join(names), notes(sessions))]
     for section in versus.sections(comparison):
         parts += _section(section)
-    parts += _tables(sessions)
+    parts += _tables(sessions, is_compared=comparison is not None)
     parts.append(_folded("Every metric with its formula", [_titled(table, 3) for table in every(sessions)]))
     parts.append(_folded("Terms", ["\n".join(f"- **{plain(term)}**: {plain(told)}" for term, told in TERMS)]))
     return _whole(parts)
@@ -77,13 +78,13 @@ def _section(section: Section) -> Iterator[str]:
         return
     yield f"## {plain(section.title)}"
     yield from map(plain, section.told)
-    for table in section.tables:
-        yield _titled(table, 3)
+    for table in section.tables:  # One alone is what the heading says.
+        yield _titled(table, 3) if len(section.tables) > 1 else _rows(table)
 
 
-def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:
+def _tables(sessions: Sequence[SessionFigures], *, is_compared: bool) -> Iterator[str]:
     yield _titled(headline(sessions), 2)
-    different = differences(sessions)
+    different = None if is_compared else differences(sessions)  # A comparison has said it.
     if different is not None:
         yield _titled(different, 2)
     for place, session in enumerate(sessions):
@@ -99,7 +100,11 @@ def _tables(sessions: Sequence[SessionFigures]) -> Iterator[str]:
 
 
 def _titled(table: Table, level: int, *, suffix: str = "") -> str:
-    lines = [f"{'#' * level} {plain(table.title + suffix)}", "", _line(table.head)]
+    return f"{'#' * level} {plain(table.title + suffix)}\n\n{_rows(table)}"
+
+
+def _rows(table: Table) -> str:
+    lines = [_line(table.head)]
     sides = [":--" if place == 0 or table.is_text or name in WORDS else "--:" for place, name in enumerate(table.head)]
     lines.append(f"|{'|'.join(sides)}|")
     lines += [_line(row) for row in table.rows]
@@ -119,5 +124,5 @@ def _folded(summary: str, content: Sequence[str]) -> str:
 
 def plain(text: str) -> str:
     """Text that stands for itself: on one line, without anything that would become markup, a link or a mention."""
-    apart = _LINKED.sub(lambda found: f"{found[0]}\u200b", _CONTROL.sub(" ", text))
+    apart = _LINKED.sub(lambda found: f"{found[0]}\u200b", harmless(_CONTROL.sub(" ", text)))
     return _SPECIAL.sub(r"\\\1", apart)

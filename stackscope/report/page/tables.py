@@ -131,7 +131,8 @@ def headline(sessions: Sequence[SessionFigures]) -> Table:
         name = f"{clearer or metric.header} {which}".strip()
         rows.append((name, *(_figure(value, which, metric.unit) for value in values)))
     note = "n is the number of values behind a percentile. A dash is not known, or not defined."
-    return Table(title="Figures", head=("metric", *letters(sessions)), rows=tuple(rows), note=f"{note}{_starred(rows)}")
+    title = "Figures" if len(sessions) == 1 else "Figures of each session"
+    return Table(title=title, head=("metric", *letters(sessions)), rows=tuple(rows), note=f"{note}{_starred(rows)}")
 
 
 def verdict(session: SessionFigures) -> Table | None:

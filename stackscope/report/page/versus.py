@@ -81,21 +81,21 @@ def _tables(versus: Versus) -> Iterator[Table]:
     told = "; ".join([*wording.numbers(known), *wording.hows(known)])
     stars = f" {wording.FEW_VALUES}." if any(any(one.is_maximum) for one in known) else ""
     yield Table(
-        title=f"Figures, {b} against {a}",
+        title="Figures with intervals",
         head=("figure", a, b, "difference [95 %]", "stands"),
         rows=tuple([_dashes(wording.cells(one)) for one in known]),
         note=f"{told}.{stars} {wording.ONE_RUN}",
     )
     if versus.moved is not None:
         yield Table(
-            title=f"Where the time of a step moved, {b} against {a}",
+            title="Where the time of a step moved",
             head=("per step", a, b, f"{b} − {a}", "per token"),
             rows=tuple([(f"{'– ' * one.depth}{one.name}", *_dashes(one[2:])) for one in wording.rows(versus.moved)]),
             note=versus.moved.split,
         )
     if versus.differences:
         yield Table(
-            title=f"What differs, {b} against {a}",
+            title="What differs",
             head=("", f"{a} → {b}"),
             rows=tuple([(one.area, difference(one, versus.letters)) for one in versus.differences]),
             is_text=True,
