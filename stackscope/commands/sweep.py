@@ -185,9 +185,11 @@ class _Conducted:
         if self._plan.has_quality and not self._is_stopping():
             with self._interrupts:
                 self._judge({run.cell for run in self._state.runs})
-        self._report()
+        found = self._report()
         received = self._interrupts.received
-        return 0 if received is None else SIGNALLED + received
+        if received is not None:
+            return SIGNALLED + received
+        return ToggleRefusedError.exit_code if found.result.refused and not found.result.rows else 0
 
     def _wanted(self) -> set[str]:
         """Figures that the goals mention."""
@@ -267,11 +269,12 @@ class _Conducted:
     def _is_stopping(self) -> bool:
         return self._interrupts.received is not None
 
-    def _report(self) -> None:
+    def _report(self) -> report.SweepReport:
         found = sweep_report(
             self._plan, self._state, self._folder, notes=self._notes, is_interrupted=self._is_stopping()
         )
         if self._is_json:
-            output.write(msgspec.json.encode(report.document(found)).decode() + "\n")
+            output.write_json(report.document(found))
         else:
             output.show(partial(report.shown, found))
+        return found

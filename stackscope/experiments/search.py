@@ -94,7 +94,7 @@ class Search:
         self._guesses = {} if guesses is None else guesses
         self._refused = frozenset(refused)
         self._shared = _shared(self._places)
-        self._n_race = max(round(budget * RACE_SHARE), min(budget, 2 * LEAST_RACERS)) if budget > 3 else 0
+        self._n_race = _race_runs(budget)
 
     def next(self, runs: Sequence[CellRun]) -> Pick | None:
         """The next run. `None`: the budget is spent, or nothing is left to find out."""
@@ -135,11 +135,20 @@ class Search:
         gain = _expected_improvement(worth, deviation, best) * self._feasible(runs)
         return max(left, key=lambda cell: (gain[cell], worth[cell]))
 
+    @property
+    def n_untried(self) -> int:
+        """Values of the axes that get no run before the race, since there are too few of those."""
+        return max(self._n_values - (self._budget - self._n_race), 0)
+
+    @property
+    def _n_values(self) -> int:
+        """Runs until every value of every axis was tried, if each tries one more."""
+        return int(self._places.max(axis=0).sum()) + 1
+
     def _n_spread(self) -> int:
         """Runs until every value of every axis was tried; a third of the exploring ones where predictions guide."""
-        n_values = int((self._places.max(axis=0)).sum()) + 1
         exploring = self._budget - self._n_race
-        return min(n_values, exploring // 3 if self._guesses else 2 * exploring // 3)
+        return min(self._n_values, exploring // 3 if self._guesses else 2 * exploring // 3)
 
     def _most_different(self, left: Sequence[int], seen: Sequence[int]) -> int:
         """The configuration with most values that were tried least, the better predicted one among equals."""
@@ -313,6 +322,11 @@ def _expected_improvement(worth: Array, deviation: Array, best: float) -> Array:
     density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     gained: Array = (worth - best) * factorial.normal(z) + deviation * density
     return gained
+
+
+def _race_runs(budget: int) -> int:
+    """Runs that are kept for the race: two blocks of two at least, but no more than half of all."""
+    return max(round(budget * RACE_SHARE), min(2 * LEAST_RACERS, budget // 2)) if budget > 3 else 0
 
 
 def _n_racers(budget: int) -> int:

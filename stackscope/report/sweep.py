@@ -11,9 +11,9 @@ from rich.text import Text
 
 from stackscope import units
 from stackscope.experiments.plan import warmup_requests
-from stackscope.experiments.search_goals import NAMES
 from stackscope.options import OPTIONS, field_defaults
 from stackscope.report.layout import columns, hang, row
+from stackscope.report.sweep_words import called, few_runs, no_winner, nothing_ran
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
@@ -58,16 +58,22 @@ def shown(report: SweepReport, width: int) -> Text:
     result = report.result
     blocks: list[Sequence[Text]] = [_title(report, width)]
     if not result.rows:
-        blocks.append([hang(Text(), ["Nothing has run yet."], width)])
+        blocks.append([hang(Text(), [nothing_ran(result)], width)])
     else:
         blocks += [_table(report, width), _winner(report, width), _pairs(result, width)]
     blocks.append([row("cannot run", [f"{label}: {why}"], width, style="yellow") for label, why in refusals(report)])
-    blocks.append([row("note", [note], width, style="yellow") for note in report.notes])
+    blocks.append([row("note", [note], width, style="yellow") for note in notes_of(report)])
     lines = [row("results", [str(report.folder)], width)]
     if report.is_interrupted:
         lines.append(row("go on", [f"stackscope sweep --folder {report.folder}"], width))
     blocks.append(lines)
     return Text("\n\n").join(Text("\n").join(lines) for lines in blocks if lines)
+
+
+def notes_of(report: SweepReport) -> list[str]:
+    """What the reader should know before believing a figure."""
+    few = few_runs(report.plan)
+    return [*report.notes, *([] if few is None else [few])]
 
 
 def _title(report: SweepReport, width: int) -> list[Text]:
@@ -81,17 +87,13 @@ def title_phrases(report: SweepReport) -> list[list[str]]:
     if plan.budget is not None:
         how = f"searched with {units.counted(plan.budget, 'run')} at most"
     warm = units.counted(warmup_requests(plan.workload), "request")
-    goals = ", ".join(_called(name) for name in plan.goals.objectives)
+    goals = ", ".join(called(name) for name in plan.goals.objectives)
     limits = "".join(f", {constraint.text}" for constraint in plan.goals.constraints)
     return [
         describe(plan.workload).split(" · "),
         [f"{units.counted(result.n_configurations, 'configuration')}, {how}"],
         [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
     ]
-
-
-def _called(figure: str) -> str:
-    return next((name for name, known in NAMES.items() if known == figure), figure)
 
 
 def _table(report: SweepReport, width: int) -> list[Text]:
@@ -140,7 +142,7 @@ def ratio_text(contrast: Contrast | None) -> str:
 def _winner(report: SweepReport, width: int) -> list[Text]:
     winner = report.result.winner
     if winner is None:
-        return [row("winner", ["none: nothing that ran is known to keep the constraints"], width)]
+        return [row("winner", [no_winner(report.plan, report.result.rows)], width)]
     lines = [row("winner", [Text(winner.label, style="bold")], width), row("why", why(report), width)]
     lines.append(row("run it", [command_line(report.plan.configurations[winner.cell].config)], width))
     return lines
@@ -266,7 +268,7 @@ def document(report: SweepReport) -> dict[str, Any]:
         "pairs_judged": result.n_pairs,
         "refused": [list(one) for one in refusals(report)],
         "predictions": {str(cell): msgspec.to_builtins(one) for cell, one in report.predictions.items()},
-        "notes": list(report.notes),
+        "notes": notes_of(report),
     }
 
 

@@ -14,12 +14,14 @@ from stackscope.report.sweep import (
     MOST_ROWS,
     command_line,
     no_pairs,
+    notes_of,
     pair_text,
     ratio_text,
     refusals,
     title_phrases,
     why,
 )
+from stackscope.report.sweep_words import no_winner, nothing_ran
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +38,7 @@ def document(report: SweepReport) -> Document:
     return Document(
         subject=f"Sweep over {', '.join(axis.name.replace('_', ' ') for axis in report.plan.axes)}",
         about=tuple([" · ".join(line) for line in title_phrases(report)]),
-        notes=report.notes,
+        notes=tuple(notes_of(report)),
         sections=tuple(_sections(report)),
     )
 
@@ -44,7 +46,8 @@ def document(report: SweepReport) -> Document:
 def _sections(report: SweepReport) -> Iterator[Section]:
     result = report.result
     if not result.rows:
-        yield Section(name="winner", title="Winner", told=("Nothing has run yet.",))
+        yield Section(name="winner", title="Winner", told=(nothing_ran(result),))
+        yield from _refused(report)
         return
     yield Section(name="winner", title="Winner", told=tuple(_winner(report)))
     rows = [one for index, one in enumerate(result.rows) if index < MOST_ROWS or one.is_best]
@@ -56,6 +59,10 @@ def _sections(report: SweepReport) -> Iterator[Section]:
     )
     told = [pair_text(pair) for pair in result.pairs] or [f"{no_pairs(result).capitalize()}."]
     yield Section(name="pairs", title="Pairs that hurt", told=tuple(told))
+    yield from _refused(report)
+
+
+def _refused(report: SweepReport) -> Iterator[Section]:
     refused = refusals(report)
     if refused:
         table = Table(title="Refused", head=("configuration", "why"), rows=tuple(refused), is_text=True)
@@ -65,7 +72,7 @@ def _sections(report: SweepReport) -> Iterator[Section]:
 def _winner(report: SweepReport) -> Iterator[str]:
     winner = report.result.winner
     if winner is None:
-        yield "None: nothing that ran is known to keep the constraints."
+        yield no_winner(report.plan, report.result.rows)
         return
     yield winner.label
     yield f"Why: {'; '.join(why(report))}."

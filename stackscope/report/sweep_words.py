@@ -1,0 +1,89 @@
+"""What a sweep says where it found less than was asked of it: nothing ran, nothing keeps the limits, runs were few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stackscope import units
+from stackscope.experiments.search_goals import NAMES
+from stackscope.experiments.search_results import search_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stackscope.experiments.search_goals import Constraint
+    from stackscope.experiments.search_plan import SweepPlan
+    from stackscope.experiments.search_results import Row, SweepResult
+
+
+def called(figure: str) -> str:
+    """A figure as people call it."""
+    return next((name for name, known in NAMES.items() if known == figure), figure)
+
+
+def nothing_ran(result: SweepResult) -> str:
+    """Why there is no row, in a sentence."""
+    if not result.refused:
+        return "Nothing has run yet."
+    n = len({label for label, _ in result.refused})
+    tried = "The one configuration that was tried" if n == 1 else f"Each of the {n} configurations that were tried"
+    return f"Nothing could run. {tried} was refused, for the reason that stands below."
+
+
+def no_winner(plan: SweepPlan, rows: Sequence[Row]) -> str:
+    """Why none of the configurations that ran is one to take, in a sentence."""
+    broken = [one for one in plan.goals.constraints if not any(one.holds(_values(row)) for row in rows)]
+    if broken:
+        return f"None: {'; '.join(_broken(one, rows) for one in broken)}."
+    if not any(row.keeps for row in rows):
+        limits = " and ".join(one.text for one in plan.goals.constraints)
+        return f"None: each limit is kept by some configuration, but no one keeps {limits} together."
+    return f"None: no run that keeps the limits knows {called(plan.goals.main)}, which is the first objective."
+
+
+def _broken(one: Constraint, rows: Sequence[Row]) -> str:
+    known = [row for row in rows if one.figure in row.figures]
+    if not known:
+        return f"{one.text} cannot be judged, because no run knows {called(one.figure)}"
+    pick = min if one.relation == "<" else max
+    nearest = pick(known, key=lambda row: row.figures[one.figure].value)
+    value = _shown(one.figure, nearest.figures[one.figure].value)
+    return f"no configuration that ran keeps {one.text}, the nearest being {nearest.label} with {value}"
+
+
+def _values(row: Row) -> dict[str, float]:
+    return {name: figure.value for name, figure in row.figures.items()}
+
+
+def _shown(figure: str, value: float) -> str:
+    if figure.endswith("_ns"):
+        return units.duration(value)
+    if figure.endswith("_bytes"):
+        return units.data_size(value)
+    return units.number(value, places=4)
+
+
+def few_runs(plan: SweepPlan) -> str | None:
+    """What a search gives up that may run too seldom to try every value. `None`: it may run often enough."""
+    if plan.budget is None:
+        return None
+    n_untried = search_of(plan, {}).n_untried
+    if n_untried == 0:
+        return None
+    values = units.counted(n_untried, "value")
+    verb = "has" if n_untried == 1 else "have"
+    return (
+        f"{units.counted(plan.budget, 'run')} are few for {units.counted(len(plan.configurations), 'configuration')}: "
+        f"{values} of the settings {verb} no run before the best are raced. Give --search "
+        f"{least_budget(plan)} or more, or fewer values."
+    )
+
+
+def least_budget(plan: SweepPlan) -> int:
+    """Runs with which a search tries every value at least once."""
+    budget = plan.budget or 0
+    while search_of(msgspec.structs.replace(plan, budget=budget), {}).n_untried > 0:
+        budget += 1
+    return budget
