@@ -31,6 +31,7 @@ Generated from the code by `scripts/generate_export_doc.py`; do not edit.
 - Times are integer nanoseconds of the session's clock, whose origin is `started` in the table `session`.
 - An export is there whole or not at all. What exists is refused without `--replace`, and a folder with anything else in
   it is never written over.
+- Tables hold texts as they were recorded, whatever characters are in them.
 - Memory does not grow with the session. A recording that was cut off is exported as far as it goes, and the table
   `session` says so.
 - Bytes and operations come from the ledger: they are counted, not measured (see [metrics](metrics.md)). Those of models
@@ -77,17 +78,54 @@ COUNTERS = (
     (*perfetto.gpu_traffic("N"), "By the GPU's own counters."),
 )
 
+ARGUMENTS = (
+    ("step", "n, epoch", "Its number, and the configuration that it ran under."),
+    ("step", "sequences, rows, emitted", "Of its forward: sequences, rows, and tokens that came out."),
+    ("step", "drafted, accepted", "Tokens."),
+    ("step", "target_bytes, target_flops, draft_bytes", "By the ledger: bytes and operations of the forwards."),
+    ("step", "settling", "It may still be slower than its configuration is."),
+    ("request N (slots)", "request", "Its number."),
+    (
+        "prefill, decode (slots)",
+        "rows, emitted, steps",
+        "Rows computed, tokens that came out, and steps of the stretch.",
+    ),
+    ("request (requests)", "id, finish_reason, error", "Its number, how it ended, and why it failed."),
+    (
+        "request (requests)",
+        "prompt_tokens, hit_tokens, output_tokens",
+        "Tokens: of the prompt, found in the cache, put out.",
+    ),
+    (
+        "request (requests)",
+        "preemptions, requeues",
+        "How often its work was thrown away, by the engine and by a rebuild.",
+    ),
+    ("a change", "by, kind, epoch, changes, reason", "As in the table `events`; `changes` is JSON."),
+    ("a change", "requeued", "Requests that its rebuild put back."),
+    ("load", "concurrency, rate", "Requests offered at a time, and per second, from then on."),
+)
+
 TRACE = """\
 ## The trace
 
-Chrome's trace-event format, as JSON, compressed where the file's name ends in `.gz`. Times are microseconds.
+Chrome's trace-event format in its form as an object: JSON, compressed where the file's name ends in `.gz`. Times (`ts`,
+`dur`) are microseconds of the session's clock with three decimals, so that no nanosecond is lost. `otherData` says
+which session it is. Slices are events `X`, what happens at once `i`, counters `C`, requests `b` and `e` with the
+request's number as `id`, and names of groups and tracks `M`. Groups are the `pid` 1 to 4 in the order below; steps are
+the track 11, changes and marks 12, and slot N is 100 + N.
 
 {tracks}
 
+What an event carries in `args`; what is not known is left out:
+
+{arguments}
+
 {counters}
 
-What is not known has no counter. A level stands until the next one, which is what the format can say. A million steps
-at batch 1 are ten million events: 70 MB compressed, and more than a gigabyte when a browser has unpacked them.
+What is not known has no counter. A level stands until the next one, which is what the format can say. In names and
+texts, control characters and marks of direction are replaced by U+FFFD. A million steps at batch 1 are ten million
+events: 70 MB compressed, and more than a gigabyte when a browser has unpacked them.
 """
 
 
@@ -101,6 +139,13 @@ def document() -> str:
     """The whole page."""
     trace = TRACE.format(
         tracks=table(("group", "track", "what is on it"), *TRACKS),
+        arguments=table(
+            ("event", "arguments", "meaning"),
+            *(
+                (event, ", ".join([f"`{name}`" for name in names.split(", ")]), meaning)
+                for event, names, meaning in ARGUMENTS
+            ),
+        ),
         counters=table(("counter", "series", "meaning"), *COUNTERS),
     )
     return "\n".join([INTRODUCTION, *[section(each) for each in TABLES], trace])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
+import generate_export_doc
 from stackscope.records import ConfigEvent, HardwareSample, Mark, Phases, RequestRecord, StepRecord, TrafficEvent
 from stackscope.report.export import perfetto
 from stackscope.report.export.export import export
@@ -248,3 +249,18 @@ def test_the_checker_sees_what_is_wrong(name: str) -> None:
 def test_changes_have_a_track_of_their_own() -> None:
     mark = next(e for e in events_of(Mark(at_ns=1, label="here")) if e["ph"] == "i")
     assert (mark["pid"], mark["tid"]) == (ENGINE, CHANGES_TRACK)
+
+
+def test_every_argument_of_an_event_is_documented(tmp_path: Path) -> None:
+    events = [event for name in NAMES for event in exported(name, tmp_path)["traceEvents"]]
+    events += events_of(
+        TrafficEvent(at_ns=3, concurrency=2, rate=1.5),
+        ConfigEvent(at_ns=4, epoch=0, kind="refused", reason="no"),
+        msgspec.structs.replace(make_step(0), settling=True),
+        make_request(finish_reason="error", error="no"),
+    )
+    documented = {name for _, names, _ in generate_export_doc.ARGUMENTS for name in names.split(", ")}
+    carried = {name for event in events if event["ph"] in "Xibe" for name in event.get("args", {})}
+    assert carried == documented
+    counted = {event["name"] for event in events if event["ph"] == "C"}
+    assert counted <= {name for name, *_ in generate_export_doc.COUNTERS}
