@@ -77,14 +77,14 @@ STRETCHES = 4
 
 
 class Terminal:
-    """`stackscope live` in a pseudo-terminal that is read as fast as it is written."""
+    """`stackscope live`, or another verb with a screen, in a pseudo-terminal that is read as fast as it is written."""
 
-    def __init__(self, arguments: list[str]) -> None:
+    def __init__(self, arguments: list[str], *, verb: str = "live") -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stackscope", "live", *arguments],
+            [sys.executable, "-m", "stackscope", verb, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

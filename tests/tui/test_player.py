@@ -10,7 +10,8 @@ import pytest
 from stackscope.errors import SessionFileError
 from stackscope.pipeline import time_ns
 from stackscope.records import Footer, Header, Mark, StepRecord
-from stackscope.session.format import encode, encode_all
+from stackscope.session import reader
+from stackscope.session.format import LineDecoder, encode, encode_all
 from stackscope.session.writer import SessionWriter
 from stackscope.tui.player import PATIENCE_NS, Player
 from tests.unit.record_builders import ORIGIN_NS, make_footer, make_header, make_step
@@ -196,6 +197,27 @@ def test_what_takes_long_is_done_in_parts_that_show(path: Path, clock: Clock) ->
         rest += player.take()
     assert steps_in([*first, *rest]) == list(range(N_STEPS))
     assert player.status().loading is None
+
+
+def test_opening_decodes_a_beginning_and_an_end_however_long_the_recording_is(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies between is decoded when it is played."""
+    n_bytes = 0
+
+    class Counting(LineDecoder):
+        def feed(self, chunk: bytes) -> list[AnyRecord]:
+            nonlocal n_bytes
+            n_bytes += len(chunk)
+            return super().feed(chunk)
+
+    monkeypatch.setattr(reader, "LineDecoder", Counting)
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(encode_all([make_header(), *(make_step(n) for n in range(20_000))]))
+    assert path.stat().st_size > 4_000_000
+    player = opened(path, clock)
+    assert player.end_ns == make_step(19_999).end_ns
+    assert 0 < n_bytes < 1_000_000
 
 
 def test_before_anybody_has_looked_it_says_what_it_reads(path: Path, clock: Clock) -> None:
