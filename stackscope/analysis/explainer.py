@@ -215,8 +215,8 @@ class Explainer:
             deque(self._rank(at_ns), maxlen=0)
         return self._explanation
 
-    def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
-        """What these settings would do, by their new values. `None`: no step has run."""
+    def predict(self, changes: Mapping[str, Setting], at_ns: int, *, is_vague_told: bool = False) -> Prediction | None:
+        """What these settings would do, by their new values; see `Predictor.predict`. `None`: no step has run."""
         if not self._has_steps:
             return None
         predictor = self._predictor()
@@ -224,7 +224,7 @@ class Explainer:
             config = self._watch.config
             made = {name: (getattr(config, name, None), value) for name, value in changes.items()}
             return Prediction(at_ns=at_ns, changes=made, reason=predictor)
-        return predictor.predict(changes, at_ns)
+        return predictor.predict(changes, at_ns, is_vague_told=is_vague_told)
 
     def _go_on_ranking(self, at_ns: int) -> None:
         """Make predictions, or another part of them, of what was known when they were begun."""

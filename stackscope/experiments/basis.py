@@ -55,15 +55,15 @@ class Basis:
                 if isinstance(record, DraftShadow | PrefixShadow):
                     self._explainer.write(msgspec.structs.replace(record, at_ns=self._at_ns))
 
-    def foresee(self, changes: Mapping[str, tuple[Setting, Setting]]) -> Prediction:
-        """What these changes, given as values before and after, would do.
+    def foresee(self, changes: Mapping[str, tuple[Setting, Setting]], *, is_vague_told: bool = False) -> Prediction:
+        """What these changes, given as values before and after, would do. `is_vague_told`: however wide the interval.
 
         Where nothing can be said, the prediction has no ratio and says why.
         """
         if self._at_ns is None:
             return unpredicted(changes, f"{self._name} cannot be read.")
         after = {name: value for name, (_, value) in changes.items()}
-        found = self._explainer.predict(after, self._at_ns)
+        found = self._explainer.predict(after, self._at_ns, is_vague_told=is_vague_told)
         return unpredicted(changes, "No step has run.") if found is None else found
 
 

@@ -23,20 +23,26 @@ if TYPE_CHECKING:
     from stackscope.experiments.lessons.record import LessonRecord
     from stackscope.records import Estimate, Prediction
 
-FIGURES: Final[dict[str, tuple[str, Callable[[float | None], str]]]] = {
-    "tokens_per_s": ("tok/s", units.number),
-    "ttft_p50_ns": ("TTFT p50", units.duration),
-    "ttft_p95_ns": ("TTFT p95", units.duration),
-    "step_gap_p50_ns": ("gap p50", units.duration),
-    "step_gap_p95_ns": ("gap p95", units.duration),
-    "tokens_per_forward": ("A", units.number),
-    "acceptance": ("accepted", units.percent),
-    "share.draft": ("drafting", units.percent),
-    "host_share": ("host", units.percent),
-    "occupancy": ("slots busy", units.percent),
-    "useful_hit_rate": ("prefix hits", units.percent),
+TTFT: Final = "TTFT: from a request's arrival to its first token"
+GAP: Final = "gap: between two emissions of a request"
+FIGURES: Final[dict[str, tuple[str, Callable[[float | None], str], str]]] = {
+    "tokens_per_s": ("tok/s", units.number, "tok/s: tokens put out per second"),
+    "ttft_p50_ns": ("TTFT p50", units.duration, TTFT),
+    "ttft_p95_ns": ("TTFT p95", units.duration, TTFT),
+    "step_gap_p50_ns": ("gap p50", units.duration, GAP),
+    "step_gap_p95_ns": ("gap p95", units.duration, GAP),
+    "tokens_per_forward": ("A", units.number, "A: tokens that one forward of the target brings a request"),
+    "acceptance": ("accepted", units.percent, "accepted: of the drafted tokens"),
+    "share.draft": ("drafting", units.percent, "drafting: of the time of steps"),
+    "host_share": ("host", units.percent, "host: of the time of steps, what is outside both models"),
+    "occupancy": ("slots busy", units.percent, "slots busy: of those that there are"),
+    "useful_hit_rate": (
+        "prefix hits",
+        units.percent,
+        "prefix hits: of the prompt tokens, those that were in the cache",
+    ),
 }
-"""Figures of a run that tables show: header and how they are written."""
+"""Figures of a run that tables show: header, how they are written, and what they are."""
 
 INDENT: Final = "  "
 LEAST_BAR: Final = 12
@@ -127,15 +133,16 @@ def staged(lesson: Lesson, stage: Stage, width: int, *, is_quick: bool) -> Text:
 
 
 def _offered(workload: Any) -> str:
-    warm = units.counted(warmup_requests(workload), "request")
-    return f"{describe(workload)}, of which {warm} to warm up"
+    n_warm = warmup_requests(workload)
+    warm = "the first request warms up" if n_warm == 1 else f"the first {units.count(n_warm)} requests warm up"
+    return f"{describe(workload)} · {warm}"
 
 
 def predicted(lesson: Lesson, stage: Stage, predictions: Mapping[str, Prediction], width: int) -> Text:
     """What is said before the measurement."""
-    lines = [
-        row("predicted", ["By a first look at what the others are held against, before they run:"], width),
-    ]
+    what = _reference(stage) or "what each is held against"
+    told_how = f"By one short run of {what}, before the others run: what they do relative to it, with 90 % intervals."
+    lines = [row("predicted", [told_how], width)]
     told_of = {cell.key: predictions[cell.key] for cell in stage.cells if cell.key in predictions}
     lines += _indented(_predictions({key: one for key, one in told_of.items() if one.tokens is not None}, width), width)
     reasons: dict[str, list[str]] = {}
@@ -152,7 +159,7 @@ def predicted(lesson: Lesson, stage: Stage, predictions: Mapping[str, Prediction
 
 def _predictions(predictions: Mapping[str, Prediction], width: int) -> list[str]:
     """Ratios as predicted; latencies without their intervals where there is no room for those."""
-    header = ["", "tokens/s", "TTFT", "step gap"]
+    header = ["", "tok/s", "TTFT p50", "gap p50"]
     if not predictions:
         return []
 
@@ -185,18 +192,22 @@ def measured(lesson: Lesson, record: LessonRecord, width: int) -> Text:
     data, stage = record.data, record.stage
     blocks = units.counted(data.n_blocks, "block")
     took = units.duration(round(record.seconds) * 10**9)
-    when = f"{blocks} of {units.counted(len(stage.cells), 'cell')} in random order, {took}; ratios with 95 % intervals"
-    lines = [row("measured", [when], width)]
+    each = f"each of {units.counted(len(stage.cells), 'configuration')} once in each, in random order"
+    when = [f"{blocks}, {each}", took, "figures are medians of the blocks"]
+    lines = [row("measured", when, width)]
     if data.n_blocks:
-        lines += _indented(_table(data, stage, width), width)
+        table, explained = _table(data, stage, width)
+        lines += [*_indented(table, width), hang(Text(INDENT), explained, width, style="dim")]
         lines += [Text(), *chart(lesson.picture(data), width), Text()]
         conclusion = lesson.conclude(data)
         lines.append(row("the claim", [Text(VERDICTS[conclusion.holds], style="bold")], width))
         lines.append(row("here", [" ".join(conclusion.sentences)], width))
+        lines.append(row("elsewhere", [lesson.elsewhere], width))
     else:
         lines.append(row("", ["No block is whole."], width))
     if data.n_disturbed:
-        busy = f"In {units.counted(data.n_disturbed, 'run')} something else had the engine's cores: repeat it in quiet."
+        runs = units.counted(data.n_blocks * len(stage.cells), "run")
+        busy = f"In {data.n_disturbed} of {runs} something else had the engine's cores: repeat it in quiet."
         lines.append(row("note", [busy], width, style="yellow"))
     if record.is_interrupted:
         lines.append(row("note", ["It was interrupted, and is not stored."], width, style="yellow"))
@@ -225,8 +236,15 @@ def whole(lesson: Lesson, record: LessonRecord, path: Path, width: int) -> Text:
     )
 
 
-def _table(data: Data, stage: Stage, width: int) -> list[str]:
-    """The figures of the cells; tokens/s over the reference, and as predicted, where there is room for them."""
+def _reference(stage: Stage) -> str | None:
+    """What all others are held against. `None`: they are not held against the same."""
+    overs = {cell.over for cell in stage.cells if cell.over is not None}
+    return next(iter(overs)) if len(overs) == 1 else None
+
+
+def _table(data: Data, stage: Stage, width: int) -> tuple[list[str], list[str]]:
+    """The figures of the cells, and what the columns are; tokens/s over the reference, and as predicted, where there is
+    room for them."""
     names = [name for name in stage.figures if any(data.figure(cell.key, name) is not None for cell in stage.cells)]
     header = ["", *(FIGURES[name][0] for name in names)]
     rows = [[cell.key, *(FIGURES[name][1](data.figure(cell.key, name)) for name in names)] for cell in stage.cells]
@@ -234,8 +252,19 @@ def _table(data: Data, stage: Stage, width: int) -> list[str]:
         ["", ""] if cell.over is None else [told(data.ratio(cell.key)), units.ratio(data.predicted(cell.key))]
         for cell in stage.cells
     ]
-    wide = columns([*header, "tok/s over", "predicted"], [[*own, *one] for own, one in zip(rows, more, strict=True)])
-    return wide if max(map(len, wide)) + len(INDENT) <= width else columns(header, rows)
+    explained = list(dict.fromkeys(FIGURES[name][2] for name in names))
+    if any(one.endswith("p50") for one in header):
+        explained.append("p50: half are shorter")
+    if any(one.endswith("p95") for one in header):
+        explained.append("p95: one in twenty is longer")
+    reference = _reference(stage)
+    over = f"÷ {reference or 'reference'}"
+    wide = columns([*header, over, "predicted"], [[*own, *one] for own, one in zip(rows, more, strict=True)])
+    if max(map(len, wide)) + len(INDENT) > width:
+        return columns(header, rows), explained
+    what = f"those of {reference}" if reference else "the nearest row above that has no ratio"
+    explained += [f"{over}: tok/s relative to {what} [95 % interval]", "predicted: the same, before it ran"]
+    return wide, explained
 
 
 def chart(picture: Picture, width: int) -> list[Text]:
@@ -249,7 +278,7 @@ def chart(picture: Picture, width: int) -> list[Text]:
     texts = [_value(b, picture.unit) for b in picture.bars]
     room = width - labels - max(map(len, texts), default=0) - 6
     track = max(LEAST_BAR, min(MOST_BAR, room))
-    lines = [Text(f"  {picture.title}"[: max(width, 40)], style="bold")]
+    lines = [hang(Text(INDENT), [Text(_title(picture), style="bold")], width)]
     group = ""
     for b, text in zip(picture.bars, texts, strict=True):
         if b.group != group:
@@ -259,6 +288,13 @@ def chart(picture: Picture, width: int) -> list[Text]:
         line.append(drawn(b, most, track, picture.mark), style="cyan" if b.value is not None else "")
         lines.append(line.append(f"  {text}"))
     return lines
+
+
+def _title(picture: Picture) -> str:
+    """With what the mark in the bars is, where one is to be seen."""
+    if picture.mark is None or all((b.value or 0.0) >= picture.mark for b in picture.bars):
+        return picture.title
+    return f"{picture.title} (| is {picture.mark:g}{picture.unit}: no difference)"
 
 
 def drawn(b: Bar, most: float, track: int, mark: float | None) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stackscope.experiments.lessons import lengths, searching, speculating
-from stackscope.experiments.lessons.data import crossing
+from stackscope.experiments.lessons.data import Data, crossing
 from stackscope.experiments.limits import Limit
 from stackscope.experiments.state import CellRun
+from stackscope.records import Estimate, Prediction
 from tests.unit.lessons_builders import concluded, data, lesson, stage
 
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12)
@@ -297,33 +298,42 @@ def _traffic(code: dict[str, float], unique: dict[str, float]) -> dict[str, floa
     }
 
 
+ON_CODE = {"prefix cache": 2.0, "drafts": 1.2, "cache and drafts": 2.9}
+
+
 def test_a_winner_that_loses_elsewhere() -> None:
     found = data(
         stage(12),
-        _traffic(
-            {"prefix cache": 2.0, "drafts": 1.2, "cache and drafts": 2.5},
-            {"prefix cache": 1.0, "drafts": 0.7, "cache and drafts": 0.69},
-        ),
-        {"drafts, long unique prompts": {"tokens_per_forward": 1.4}},
+        _traffic(ON_CODE, {"prefix cache": 1.0, "drafts": 0.7, "cache and drafts": 0.69}),
+        {
+            "cache and drafts, shared code": {"tokens_per_forward": 3.3},
+            "cache and drafts, long unique prompts": {"tokens_per_forward": 1.4},
+        },
     )
     conclusion, text = concluded(12, found)
     assert conclusion.holds is True
-    assert "the winner is cache and drafts (2.5" in text
-    assert "cache and drafts runs at 0.69" in text
-    assert "costs 2.00 plain steps and brings 1.40 tokens" in text
+    assert "the winner is cache and drafts (2.9" in text
+    assert "has 0.69× [" in text
+    assert "tuned for the first traffic, it loses under the second." in text
+    assert "A round of up to 4 rows brings 3.30 tokens on shared code and 1.40 on long unique prompts" in text
 
 
 def test_a_winner_that_wins_everywhere() -> None:
-    gains = {"prefix cache": 1.4, "drafts": 1.2, "cache and drafts": 1.9}
-    conclusion, text = concluded(12, data(stage(12), _traffic(gains, gains)))
+    conclusion, text = concluded(12, data(stage(12), _traffic(ON_CODE, ON_CODE)))
     assert conclusion.holds is False
     assert "One setting wins under both" in text
 
 
+def test_a_winner_that_is_as_good_as_the_other_elsewhere_decides_as_well() -> None:
+    """A difference that is known to be small is an answer, and no open question."""
+    near = {"prefix cache": 1.0, "drafts": 1.12, "cache and drafts": 1.1}
+    conclusion, text = concluded(12, data(stage(12), _traffic(ON_CODE, near)))
+    assert conclusion.holds is False
+    assert "nothing is lost by keeping it" in text
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_without_a_whole_block_nothing_is_concluded(number: int) -> None:
-    from stackscope.experiments.lessons.data import Data
-
     conclusion = lesson(number).conclude(Data(stage(number).cells, []))
     assert conclusion.holds is None
     assert conclusion.sentences
@@ -335,3 +345,14 @@ def test_a_crossing_lies_between_the_points_around_it() -> None:
     assert found.at == pytest.approx(0.5)  # ln 0.5 = −ln 2
     assert not found.falls
     assert crossing([(0.0, 1.5), (1.0, 2.0)]) is None
+
+
+def test_the_prefix_lesson_expects_both_times_however_wide_their_intervals() -> None:
+    wide, gap, lighter = Estimate(0.12, 0.05, 0.4), Estimate(1.0, 0.9, 1.1), Estimate(1.1, 0.9, 1.3)
+    predictions = {
+        CACHED: Prediction(at_ns=0, changes={}, tokens=Estimate(4.0, 1.9, 7.4), ttft=wide, step_gap=gap),
+        LONG_Q8: Prediction(at_ns=0, changes={}, tokens=Estimate(3.0, 1.1, 6.8), step_gap=lighter),
+    }
+    told = lesson(4).expect(Data(stage(4).cells, [], predictions))
+    assert "comes after 0.12× [0.05, 0.40] of the time" in told
+    assert told.endswith("A KV cache of 8 bits makes that 1.10×.")

@@ -94,11 +94,11 @@ def test_there_are_three_blocks_however_slow_the_machine(tmp_path: Path) -> None
     assert len(going.runs) == 3 * len(of.cells)
 
 
-def test_there_are_eight_blocks_at_most(tmp_path: Path) -> None:
+def test_there_are_twelve_blocks_at_most(tmp_path: Path) -> None:
     of = stage(1)
     going = conductor(of, Machine(of, run_s=0.001), tmp_path)
     going.measure()
-    assert len(going.runs) == 8 * len(of.cells)
+    assert len(going.runs) == 12 * len(of.cells)
 
 
 def test_a_search_finds_what_is_best_by_far_before_anything_is_measured(tmp_path: Path) -> None:

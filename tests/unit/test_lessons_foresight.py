@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pytest
 
+from stackscope.analysis.whatif import predict
+from stackscope.experiments.basis import Basis
 from stackscope.experiments.lessons.contracts import LessonCell
 from stackscope.experiments.lessons.foresight import foresee
 from stackscope.experiments.limits import limit_of
@@ -16,7 +18,7 @@ from stackscope.session.replay import Replay
 from stackscope.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
-    from stackscope.toggles import EngineConfig
+    from stackscope.toggles import EngineConfig, Setting
 
 LOOK: Final = Path(__file__).parents[2] / "profiles" / "chat.jsonl.zst"
 OFFERED: Final = WorkloadSpec(name="chat", requests=24, concurrency=8)
@@ -75,3 +77,28 @@ def test_a_run_has_the_name_that_stood_longest() -> None:
     assert found.name is not None or found.sentence
     assert abs(sum(found.shares.values()) - 1.0) < 1e-6
     assert list(found.shares.values()) == sorted(found.shares.values(), reverse=True)
+
+
+def test_a_vague_prediction_is_told_to_somebody_who_measures_it(
+    config: EngineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interval that is too wide to act on can still be held against what comes out."""
+    monkeypatch.setattr(predict, "VAGUE", 1.0)  # any interval is too wide
+    changes: dict[str, tuple[Setting, Setting]] = {
+        "speculation": (config.speculation, "draft"),
+        "synthetic_acceptance": (config.synthetic_acceptance, 0.0),
+    }
+    basis = Basis(LOOK, [config], name="The first look")
+    refused, told = basis.foresee(changes), basis.foresee(changes, is_vague_told=True)
+    assert refused.tokens is None
+    assert "Anything between" in refused.reason
+    assert told.tokens is not None
+    assert told.tokens.low < told.tokens.value < told.tokens.high
+    drafts = LessonCell(
+        key="drafts",
+        config=msgspec.structs.replace(config, speculation="draft", synthetic_acceptance=0.0),
+        workload=OFFERED,
+        over="eight",
+    )
+    reference = LessonCell(key="eight", config=config, workload=OFFERED)
+    assert foresee(LOOK, reference, [drafts])["drafts"].tokens is not None

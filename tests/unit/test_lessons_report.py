@@ -118,7 +118,7 @@ def test_a_picture_says_what_was_not_measured_and_what_was_predicted() -> None:
         ),
     )
     lines = [line.plain for line in report.chart(picture, 80)]
-    assert lines[0].strip() == "t"
+    assert lines[0].strip() == "t (| is 1×: no difference)"
     assert lines[1].strip() == "g"
     assert lines[2].endswith("1.50× [1.40, 1.60], predicted 1.20×")
     assert lines[3].endswith("not measured")
@@ -134,6 +134,28 @@ def test_predicted_latencies_lose_their_intervals_where_there_is_no_room() -> No
     assert wide.count("1.25× [1.10, 1.40]") == 3
     assert narrow.count("1.25× [1.10, 1.40]") == 1
     assert narrow.count("1.25×") - " ".join(narrow.split()).count("1.25× of plain") == 3
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_column_of_a_lesson_is_explained(number: int) -> None:
+    shown = " ".join(report.measured(lesson(number), record(number), 100).plain.split())
+    for name in stage(number).figures:
+        header, _, meaning = report.FIGURES[name]
+        assert header in shown
+        assert meaning in shown
+    if "\u00f7 " in shown.partition("(| is")[0]:
+        assert "relative to" in shown
+        assert "predicted: the same, before it ran" in shown
+    assert "cells" not in shown
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_where_references_differ_each_stands_above_what_is_held_against_it(number: int) -> None:
+    """So that the nearest row without a ratio is the one that is meant."""
+    above = None
+    for cell in stage(number).cells:
+        above = cell.key if cell.over is None else above
+        assert cell.over in (None, above)
 
 
 def test_what_cannot_be_predicted_says_why() -> None:

@@ -71,8 +71,9 @@ class Predictor:
         self.timer = Timer(point)
         self._known: dict[tuple[State, float | None], Evaluation | str] = {}
 
-    def predict(self, changes: Mapping[str, Setting], at_ns: int = 0) -> Prediction:
-        """What these settings would do, each given by the value that it would have.
+    def predict(self, changes: Mapping[str, Setting], at_ns: int = 0, *, is_vague_told: bool = False) -> Prediction:
+        """What these settings would do, each given by the value that it would have. `is_vague_told`: with whatever
+        interval there is, for somebody who is going to measure it; else one that says nothing is no prediction.
 
         Raises `TypeError` for a setting that there is not.
         """
@@ -82,7 +83,7 @@ class Predictor:
         memory = self.memory_change(after.config)
         compared = self._refusal(after.config) or self.compare(state, after)
         if not isinstance(compared, str):
-            compared = self._checked(compared)
+            compared = self._checked(compared, is_vague_told=is_vague_told)
         if isinstance(compared, str):
             return Prediction(
                 at_ns=at_ns, changes=made, memory_bytes=memory, reason=compared, cost_model=COST_MODEL_VERSION
@@ -91,8 +92,8 @@ class Predictor:
             at_ns=at_ns,
             changes=made,
             tokens=compared.tokens,
-            ttft=_told(compared.ttft),
-            step_gap=_told(compared.gap),
+            ttft=_told(compared.ttft, is_vague_told=is_vague_told),
+            step_gap=_told(compared.gap, is_vague_told=is_vague_told),
             memory_bytes=memory,
             bottleneck=reasons.bottleneck(contributions(compared.after)),
             reason=reasons.reason(
@@ -255,11 +256,11 @@ class Predictor:
             later = wait + waits[1] * per_request / (speed * spread)
         return estimate((later + rest * own) / (wait + rest)) if wait + rest > 0.0 else None
 
-    def _checked(self, compared: Comparison) -> Comparison | str:
+    def _checked(self, compared: Comparison, *, is_vague_told: bool) -> Comparison | str:
         tokens = compared.tokens
         if not all(map(math.isfinite, (tokens.value, tokens.low, tokens.high))) or tokens.low <= 0.0:
             return "The recent steps do not carry a prediction."
-        if tokens.high > VAGUE * tokens.low:
+        if tokens.high > VAGUE * tokens.low and not is_vague_told:
             times = self.point.times
             remedy = "" if times is None or times.is_calibrated else ": run stackscope calibrate"
             return f"Anything between {tokens.low:.2g} and {tokens.high:.2g} times as many tokens is possible{remedy}."
@@ -278,9 +279,11 @@ def estimate(values: Array) -> Estimate:
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
-def _told(one: Estimate | None) -> Estimate | None:
+def _told(one: Estimate | None, *, is_vague_told: bool) -> Estimate | None:
     """`None` for what says nothing."""
-    return None if one is None or one.low <= 0.0 or one.high > VAGUE * one.low else one
+    if one is None or one.low <= 0.0 or (one.high > VAGUE * one.low and not is_vague_told):
+        return None
+    return one
 
 
 def _unseen(point: WorkingPoint, before: Evaluation, after: Evaluation) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackscope import units
+from stackscope.experiments.effects import INDEPENDENT
 from stackscope.experiments.lessons.contracts import (
     CACHE_REQUESTS,
     Conclusion,
@@ -16,7 +17,7 @@ from stackscope.experiments.lessons.contracts import (
     changed,
     drafting,
 )
-from stackscope.experiments.lessons.data import is_less, is_more, told, why_lost
+from stackscope.experiments.lessons.data import is_less, is_more, is_same, told, why_lost
 from stackscope.experiments.lessons.traffic import completions, traffic
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import Length
@@ -122,7 +123,8 @@ def picture_eight(data: Data) -> Picture:
     return Picture(title="tokens/s with drafts over plain", bars=bars)
 
 
-SETTINGS = ("plain", "prefix cache", "drafts", "cache and drafts")
+PLAIN = "plain"
+SETTINGS = (PLAIN, "prefix cache", "drafts", "cache and drafts")
 CODE, UNIQUE = "shared code", "long unique prompts"
 
 
@@ -135,7 +137,7 @@ def stage_traffic(models: Models, is_quick: bool) -> Stage:
     base = EngineConfig(model=models.target, draft_model=models.draft, prefix_cache=False, draft_length=3)
     source = drafting(models)
     configs = {
-        "plain": base,
+        PLAIN: base,
         "prefix cache": changed(base, prefix_cache=True),
         "drafts": changed(base, speculation=source),
         "cache and drafts": changed(base, prefix_cache=True, speculation=source),
@@ -143,7 +145,7 @@ def stage_traffic(models: Models, is_quick: bool) -> Stage:
     requests = 2 if is_quick else 4
     offered = {
         CODE: traffic("code", requests, output=24, prompt=Length.fixed(192), documents=1),
-        UNIQUE: traffic("unique", requests, output=24, prompt=Length.fixed(384)),
+        UNIQUE: traffic("unique", requests, output=24, prompt=Length.fixed(320)),
     }
     return Stage(
         cells=tuple(
@@ -151,7 +153,7 @@ def stage_traffic(models: Models, is_quick: bool) -> Stage:
                 key=_under(setting, kind),
                 config=config,
                 workload=workload,
-                over=None if setting == "plain" else _under("plain", kind),
+                over=None if setting == PLAIN else _under(PLAIN, kind),
             )
             for kind, workload in offered.items()
             for setting, config in configs.items()
@@ -172,7 +174,7 @@ def expect_traffic(data: Data) -> str:
     phrases = []
     for kind in (CODE, UNIQUE):
         gains = {one: data.predicted(_under(one, kind)) for one in SETTINGS[1:]}
-        known = {"plain": 1.0, **{one: gain for one, gain in gains.items() if gain is not None}}
+        known = {PLAIN: 1.0, **{one: gain for one, gain in gains.items() if gain is not None}}
         if len(known) > 1:
             best = max(known, key=lambda one: known[one])
             phrases.append(f"on {kind} {best} ({units.ratio(known[best])} of plain)")
@@ -184,26 +186,44 @@ def conclude_traffic(data: Data) -> Conclusion:
     if data.n_blocks == 0:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     here, there = (max(SETTINGS, key=lambda one: data.figure(_under(one, kind)) or 0.0) for kind in (CODE, UNIQUE))
-    gained = "" if here == "plain" else f" ({told(data.ratio(_under(here, CODE)))} of plain)"
-    sentences = [f"On shared code the winner is {here}{gained}, on long unique prompts {there}."]
-    carried = None if here == "plain" else data.ratio(_under(here, UNIQUE))
-    if carried is not None:
-        sentences.append(f"Taken along to the unique prompts, {here} runs at {told(carried)} of plain.")
-    if here == there:
+    sentences = [f"On {CODE} the winner is {_gained(data, here, CODE)}, on {UNIQUE} {_gained(data, there, UNIQUE)}."]
+    lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE)) if here != there else None
+    if lost is None:
         holds: bool | None = False
         sentences.append("One setting wins under both kinds of traffic here; what it brings is another matter.")
-        if carried is not None and not is_more(carried):
-            holds = None
     else:
-        lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE))
-        holds = True if is_less(lost) else None
-        sentences.append(f"There it has {told(lost)} of the tokens/s of {there}.")
-        if holds is None:
-            sentences.append("That cannot be told from no loss.")
-    why = why_lost(data, _under("drafts", UNIQUE))
-    if why is not None and "drafts" in here and is_less(data.ratio(_under("drafts", UNIQUE))):
-        sentences.append(why)
-    return Conclusion(holds=holds, sentences=tuple(sentences))
+        taken = (
+            f"Taken along to the {UNIQUE}, {_gained(data, here, UNIQUE)} has {told(lost)} of the tokens/s of {there}"
+        )
+        if is_same(lost, INDEPENDENT):
+            holds = False
+            sentences.append(f"{taken}: to within a few per cent, nothing is lost by keeping it.")
+        elif is_less(lost):
+            holds = True
+            sentences.append(f"{taken}: tuned for the first traffic, it loses under the second.")
+        else:
+            holds = None
+            sentences.append(f"{taken}: the interval holds 1 and is too wide to say whether anything is lost.")
+    why = _foreseen(data, here)
+    return Conclusion(holds=holds, sentences=tuple([*sentences, why] if why else sentences))
+
+
+def _gained(data: Data, setting: str, kind: str) -> str:
+    """A setting with what it brings there: `drafts (1.19× [1.15, 1.23] of plain)`."""
+    return setting if setting == PLAIN else f"{setting} ({told(data.ratio(_under(setting, kind)))} of plain)"
+
+
+def _foreseen(data: Data, setting: str) -> str | None:
+    """What drafts bring under either traffic. `None`: the setting has none, or it is not known."""
+    here, there = (data.figure(_under(setting, kind), "tokens_per_forward") for kind in (CODE, UNIQUE))
+    config = data.cells[_under(setting, CODE)].config
+    if config.speculation == "off" or here is None or there is None:
+        return None
+    rows = units.counted(config.draft_length + 1, "row")
+    return (
+        f"A round of up to {rows} brings {units.number(here)} tokens on {CODE} and {units.number(there)} on {UNIQUE}: "
+        "drafts pay for what is easy to foresee."
+    )
 
 
 def picture_traffic(data: Data) -> Picture:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stackscope.toggles import Setting, Speculation
 
 LEAST_BLOCKS: Final = 3
-MOST_BLOCKS: Final = 8
+MOST_BLOCKS: Final = 12
 CACHE_REQUESTS: Final = 10
 """Of a look that is to say something of a prefix cache; its shadow wants eight behind those that warm up."""
 

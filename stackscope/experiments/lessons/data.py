@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stackscope.analysis.factorial import Contrast
     from stackscope.experiments.limits import Limit
     from stackscope.experiments.state import CellRun
-    from stackscope.records import Prediction
+    from stackscope.records import Estimate, Prediction
 
 RATE = "tokens_per_s"
 
@@ -91,13 +91,17 @@ class Data:
         ratio, tokens = self.ratio(key), self.figure(key, "tokens_per_forward")
         return None if ratio is None or tokens is None else tokens / ratio.ratio
 
-    def predicted(self, key: str, name: str = RATE) -> float | None:
+    def estimate(self, key: str, name: str = RATE) -> Estimate | None:
         """The ratio of a figure to that of the cell it is held against, as predicted. `None`: it was not."""
         prediction = self.predictions.get(key)
         if prediction is None:
             return None
-        estimate = {RATE: prediction.tokens, "ttft_p50_ns": prediction.ttft, "step_gap_p50_ns": prediction.step_gap}
-        found = estimate.get(name)
+        by_name = {RATE: prediction.tokens, "ttft_p50_ns": prediction.ttft, "step_gap_p50_ns": prediction.step_gap}
+        return by_name.get(name)
+
+    def predicted(self, key: str, name: str = RATE) -> float | None:
+        """The same without its interval."""
+        found = self.estimate(key, name)
         return None if found is None else found.value
 
     def bar(self, key: str, label: str, *, name: str = RATE, over: str | None = None, group: str = "") -> Bar:
@@ -127,6 +131,16 @@ def told(contrast: Contrast | None) -> str:
         return units.UNKNOWN
     interval = contrast.interval()
     return units.ratio(contrast.ratio) if interval is None else units.ratio(interval.value, interval.low, interval.high)
+
+
+def foretold(estimate: Estimate | None) -> str:
+    """A predicted ratio with its interval, in a sentence."""
+    return units.UNKNOWN if estimate is None else units.ratio(estimate.value, estimate.low, estimate.high)
+
+
+def is_same(contrast: Contrast | None, margin: float) -> bool:
+    """Beyond doubt no further from 1 than a margin, which is a logarithm."""
+    return contrast is not None and abs(contrast.log) + contrast.half_width() <= margin
 
 
 def is_more(contrast: Contrast | None) -> bool:

@@ -36,4 +36,4 @@ def _prediction(basis: Basis, reference: LessonCell, cell: LessonCell) -> Predic
         changes["concurrency"] = before.concurrency, after.concurrency
     if differing - LOAD:
         return unpredicted(changes, "Its traffic is another one.")
-    return basis.foresee(changes)
+    return basis.foresee(changes, is_vague_told=True)  # It is measured right afterwards: a wide one can be wrong too.

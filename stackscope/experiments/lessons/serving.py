@@ -15,7 +15,7 @@ from stackscope.experiments.lessons.contracts import (
     Stage,
     changed,
 )
-from stackscope.experiments.lessons.data import bar_of, is_less, is_more, told
+from stackscope.experiments.lessons.data import bar_of, foretold, is_less, is_more, told
 from stackscope.experiments.lessons.traffic import traffic
 from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import Length
@@ -76,13 +76,17 @@ def stage_prefix(models: Models, is_quick: bool) -> Stage:
 def expect_prefix(data: Data) -> str:
     """Both times at the long document, as predicted."""
     cached = _about(LONG, has_cache=True)
-    ttft, gap = data.predicted(cached, TTFT), data.predicted(cached, GAP)
+    ttft, gap = data.estimate(cached, TTFT), data.estimate(cached, GAP)
     if ttft is None and gap is None:
         return ""
-    return (
-        f"With the cache the first token of the long document comes after {units.ratio(ttft)} of the time, and the "
-        f"time between tokens is {units.ratio(gap)} of what it was."
+    sentence = (
+        f"With the cache the first token of the long document comes after {foretold(ttft)} of the time, and the "
+        f"time between tokens is {foretold(gap)} of what it was."
     )
+    lighter = data.predicted(LONG_Q8, GAP)
+    if lighter is None or gap is None:
+        return sentence
+    return f"{sentence} A KV cache of 8 bits makes that {units.ratio(lighter / gap.value)}."
 
 
 def conclude_prefix(data: Data) -> Conclusion:

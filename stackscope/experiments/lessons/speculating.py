@@ -122,6 +122,8 @@ def picture_acceptance(data: Data) -> Picture:
 BATCHES = (1, 2, 4, 8, 16)
 FEW_BATCHES = (1, 4, 16)
 KINDS = ("F16", "Q8_0")
+LOOK_REQUESTS = 12
+"""Of a look: with the four that are measured, too few rounds of drafts are scored for anything to be predicted."""
 
 
 def _plain(kind: str, batch: int) -> str:
@@ -156,6 +158,7 @@ def stage_batches(models: Models, is_quick: bool) -> Stage:
         ),
         quick="Batches are 1 and 16 only, with one type of weights; requests are fewer.",
         figures=("tokens_per_s", "tokens_per_forward", "occupancy"),
+        look_requests=LOOK_REQUESTS,
     )
 
 
