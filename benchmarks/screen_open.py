@@ -1,8 +1,8 @@
 """How soon a long recording is on the screen: `stackscope replay` of a session of a million steps at batch 1.
 
 Each round starts the command in a pseudo-terminal of 120 × 40. *Picture*: from the start of the command until the
-terminal has the other screen with the program's name on it, the goal being 2 s. *Figures*: until the recording's end
-is known and its first steps are drawn, which says how soon one can work with it. Both sides of each round are a session
+terminal has the other screen with the program's name on it, the goal being 2 s. *Figures*: until the panes
+know its first steps, which says how soon one can work with it. Both sides of each round are a session
 of a million steps and one of a thousand, in random order: what a long one adds is the difference of the two. The
 sessions are those of `compare_speed`; what is written there with `--folder` is used here.
 
@@ -29,9 +29,9 @@ from stackscope.hardware.quiet import Neighbours
 GOAL_S: Final = 2.0
 LONG, SHORT = "long", "short"
 SHORT_STEPS: Final = 1_000
-SCREEN: Final = rb"\x1b\[\?1049h"
-PICTURE: Final = re.compile(SCREEN + rb".*stackscope", re.DOTALL)
-FIGURES: Final = re.compile(SCREEN + rb".*step [1-9]", re.DOTALL)
+PICTURE: Final = re.compile(rb"\x1b\[\?1049h.*stackscope", re.DOTALL)
+FIGURES: Final = re.compile(rb"per step")
+"""Stands in the panes as soon as they know a step."""
 LOOK_S: Final = 0.005
 MOST_S: Final = 60.0
 """Longer than anything takes that ever comes."""

@@ -192,8 +192,8 @@ def measured(lesson: Lesson, record: LessonRecord, width: int) -> Text:
     data, stage = record.data, record.stage
     blocks = units.counted(data.n_blocks, "block")
     took = units.duration(round(record.seconds) * 10**9)
-    each = f"each of {units.counted(len(stage.cells), 'configuration')} once in each, in random order"
-    when = [f"{blocks}, {each}", took, "figures are medians of the blocks"]
+    all_once = f"in each of which all {len(stage.cells)} configurations ran once"
+    when = [f"{blocks}, {all_once}", took, "figures are medians of the blocks"]
     lines = [row("measured", when, width)]
     if data.n_blocks:
         table, explained = _table(data, stage, width)
