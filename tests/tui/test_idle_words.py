@@ -16,30 +16,34 @@ from stackscope.tui.panes import PANES
 from tests.tui.sessions import SESSIONS, calibrated
 
 
-def headline(needed: float | None, *, ceiling: float | None = None) -> str:
-    """The title's note over a GPU that is mostly idle, when drafts need so many tokens a round. `None`: not known."""
+def headlines(needed: float | None, *, ceiling: float | None = None) -> list[str]:
+    """The title's notes over a GPU that is mostly idle, when drafts need so many tokens a round, longest first."""
     value = None if needed is None else Estimate(needed, needed - 0.1, needed + 0.1)
     ranking = Ranking((), (), (), (BreakEven(kind="tokens per round", value=value, sentence="."),))
     snapshot = msgspec.structs.replace(SESSIONS["gpu"](), explanation=Explanation(ranking=ranking))
     if ceiling is not None:
         snapshot = msgspec.structs.replace(snapshot, compute_ceiling=ceiling)
-    return plain(PANES["compute"].drawn(Context(snapshot=snapshot, size=Size(58, 6), look=UNICODE)).notes[0])
+    drawn = PANES["compute"].drawn(Context(snapshot=snapshot, size=Size(58, 6), look=UNICODE))
+    return [plain(note) for note in drawn.notes]
 
 
 @pytest.mark.parametrize("needed", [None, 1.05, 1.39])
 def test_where_drafts_are_cheap_or_nothing_is_known_idle_compute_is_room_for_them(needed: float | None) -> None:
-    assert headline(needed) == "81.0 % idle: room to speculate"
+    assert headlines(needed)[0] == "81.0 % idle: room to speculate"
 
 
 @pytest.mark.parametrize(("needed", "told"), [(1.85, "1.85"), (2.456, "2.46")])
 def test_where_drafts_make_a_step_much_longer_idle_compute_is_not_called_room_for_them(
     needed: float, told: str
 ) -> None:
-    assert headline(needed) == f"81.0 % idle, yet drafts make a step {told}× as long"
+    assert headlines(needed) == [
+        f"81.0 % idle, yet drafts make a step {told}× as long", f"81.0 % idle, yet drafts cost {told}×", "81.0 % idle",
+        "81.0 %",
+    ]  # fmt: skip
 
 
 def test_where_hardly_anything_is_left_that_is_what_counts() -> None:
-    assert headline(1.85, ceiling=1.0) == "0 % idle: little left to spend"
+    assert headlines(1.85, ceiling=1.0)[0] == "0 % idle: little left to spend"
 
 
 def test_between_the_two_nothing_is_promised() -> None:

@@ -79,19 +79,21 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
     idle = idle_share(snapshot)
     if idle is not None:
         share = quantity(units.percent(idle), "headline")
-        return ((*share, Span(f" idle{_hint(snapshot, idle)}", "label")), (*share, Span(" idle", "label")), share)
+        told = [(*share, Span(f" idle{hint}", "label")) for hint in (*_hints(snapshot, idle), "")]
+        return (*told, share)
     rate = snapshot.now.flops_per_s
     return () if rate is None else (quantity(units.flop_rate(rate), "headline"),)
 
 
-def _hint(snapshot: Snapshot, idle: float) -> str:
-    """What the idle share is good for. Only where drafts are cheap by what was measured is it room for them."""
+def _hints(snapshot: Snapshot, idle: float) -> tuple[str, ...]:
+    """What the idle share is good for, longest first. Only where drafts are cheap by what was measured is it room."""
     if idle < _SPENT:
-        return ": little left to spend"
+        return (": little left to spend",)
     dear = break_even_tokens(snapshot)
     if dear is not None and dear.value >= _DEAR:
-        return f", yet drafts make a step {units.number(dear.value)}× as long"
-    return ": room to speculate" if idle >= _SPARE else ""
+        times = f"{units.number(dear.value)}×"
+        return (f", yet drafts make a step {times} as long", f", yet drafts cost {times}")
+    return (": room to speculate",) if idle >= _SPARE else ()
 
 
 def _figures(snapshot: Snapshot, room: int) -> Line:
