@@ -190,7 +190,9 @@ class Scorecard:
         self._predictions.add(prediction)
 
     def changed(self, at_ns: int, changes: Mapping[str, tuple[Setting, Setting]]) -> Prediction | None:
-        """Take a change that was made, before or after `effect_of` knows of it: its values before and after.
+        """Take a change that was made, and that `effect_of` knows of: its values before and after.
+
+        What was measured of those before it is final with that.
 
         What was predicted of it. `None`: nothing.
         """
@@ -330,8 +332,8 @@ class Scorer:
         self._standing.change(event)
         self._blocks.cut()
         if event.changes:
+            self._effects.add_change(event)  # First: it ends the measurement before, which is final then.
             self.card.changed(event.at_ns, event.changes)
-            self._effects.add_change(event)
 
     def _change_load(self, event: TrafficEvent) -> None:
         changes = self._standing.change_load(event)
@@ -340,8 +342,8 @@ class Scorer:
         self._blocks.cut()
         self._blocks.concurrency = self._standing.closed_loop
         if self._has_begun:
-            self.card.changed(event.at_ns, changes)
             self._effects.add_change(event)
+            self.card.changed(event.at_ns, changes)
 
     def _end(self, at_ns: int) -> None:
         self._blocks.close()

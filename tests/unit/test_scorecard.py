@@ -18,7 +18,7 @@ from stackscope.analysis.scorecard import (
     score_of,
     score_session,
 )
-from stackscope.records import ConfigEvent, Estimate, Footer, Header, Phases, Prediction, TrafficEvent
+from stackscope.records import ConfigEvent, Estimate, Footer, Header, Phases, Prediction, StepRecord, TrafficEvent
 from tests.analysis_builders import MS, decode, step
 from tests.unit.whatif_machine import CONFIG
 
@@ -255,3 +255,43 @@ def test_an_effect_that_cannot_be_told_from_none_has_no_sign() -> None:
     assert vague.is_sign_right is None
     sure = Outcome(at_ns=0, changes=changes, predicted=Estimate(1.2, 1.0, 1.4), measured=Estimate(0.9, 0.8, 0.95))
     assert sure.is_sign_right is False
+
+
+def changed_again(after_s: float) -> list[AnyRecord]:
+    """The same session, with one more predicted change some seconds after the first."""
+    records = session()
+    [first] = [record for record in records if isinstance(record, ConfigEvent)]
+    at_ns = first.at_ns + round(after_s * SECOND)
+    changes: dict[str, tuple[Setting, Setting]] = {"flash_attention": (True, False)}
+    second: list[AnyRecord] = [
+        Prediction(at_ns=at_ns, changes=changes, tokens=Estimate(1.0, 0.9, 1.1)),
+        ConfigEvent(at_ns=at_ns, epoch=1, kind="live", changes=changes, config=CONFIG),
+    ]
+    where = next(i for i, record in enumerate(records) if isinstance(record, StepRecord) and record.start_ns >= at_ns)
+    return [*records[:where], *second, *records[where:]]
+
+
+@pytest.mark.parametrize(
+    ("after_s", "left_out"),
+    [
+        (2.0, {"changed again": 1, "it was measured together with other changes": 1}),
+        (10.9, {"the session ended": 1}),
+    ],
+)
+def test_the_next_change_ends_a_measurement_before_it_is_scored(after_s: float, left_out: dict[str, int]) -> None:
+    """Whatever it comes to then: what the screen says of it is what counts, and nothing is pending for ever."""
+    records = changed_again(after_s)
+    score = score_session(records)
+    assert score.left_out == left_out
+    view = LiveView()
+    for record in records:
+        view.write(record)
+    snapshot = view.snapshot(20 * SECOND)
+    shown = {event.at_ns: event.effect for event in snapshot.events if event.kind == "live"}
+    assert snapshot.score is not None
+    assert snapshot.score.left_out == left_out
+    for one in score.outcomes:
+        effect = shown[one.at_ns]
+        assert effect is not None
+        assert (one.measured is not None) == (effect.state in ("measured", "not distinguishable"))
+        assert one.measured is None or (effect.tokens and one.measured.value == effect.tokens.value)

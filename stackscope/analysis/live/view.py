@@ -270,8 +270,8 @@ class LiveView:
         self._standing.change(event)
         self._blocks.cut()
         if event.changes:  # Without any, it says what was in force when a recording began.
+            self._effects.add_change(event)  # First: it ends the measurement before, which is final then.
             predicted = self._scorecard.changed(event.at_ns, event.changes)
-            self._effects.add_change(event)
             self._events.add_change(event, predicted)
 
     def _change_load(self, event: TrafficEvent) -> None:
@@ -281,8 +281,8 @@ class LiveView:
         self._blocks.cut()
         self._blocks.concurrency = self._standing.closed_loop
         if self._last is not None:  # Before any step, it is what the session starts with.
-            predicted = self._scorecard.changed(event.at_ns, changes)
             self._effects.add_change(event)
+            predicted = self._scorecard.changed(event.at_ns, changes)
             self._events.add_traffic(event, changes, predicted)
 
     # The snapshot
