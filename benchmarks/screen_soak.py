@@ -42,7 +42,15 @@ OTHERS = [
     "\x1b[5~",
     "\x1b[6~",
     "\x1b[B",
+    "msoak\r",
+    "r",
+    "r",
+    "n",
+    "N",
+    "y",
+    ":\x1b",
 ]
+"""Keys, and what is typed into the dialog that one opens."""
 SIZES = [(80, 24), (120, 40), (200, 60), (100, 30), (50, 12), (120, 40)]
 GROWTH_GOAL = 20_000_000
 WARM_S = 60.0
