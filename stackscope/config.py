@@ -99,7 +99,7 @@ def resolve(
     except WorkloadError as error:
         raise _named(error, given) from None
     origins = {key: item.origin for key, item in typed.items()}
-    remarks = without_effect(origins, built.workload.sampling, built.engine)
+    remarks = without_effect(origins, built.workload, built.engine)
     return msgspec.structs.replace(built, remarks=remarks)
 
 

@@ -82,6 +82,11 @@ def destination(
     path = Path(text).expanduser()
     if text.endswith(("/", os.sep)) or path.is_dir():
         return Destination(path=path / name, is_chosen=False)
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"{path} is no file, and a recording needs one.",
+            remedy="Give a file or a folder, or --no-record to keep nothing.",
+        )
     return Destination(path=path.with_name(_with_suffix(path.name)), is_chosen=True)
 
 

@@ -43,7 +43,7 @@ class Recorded:
         where = self._destination(workload, config)
         if where is None:
             return None
-        recorder = open_recording(where, header)
+        recorder = open_recording(where, _with_load(header, workload))
         self.paths.append(recorder.path)
         return recorder
 
@@ -53,3 +53,12 @@ class Recorded:
             # A file of the user's choice is the first one; those after it get a number.
             return Destination(path=where.path, is_chosen=False)
         return where
+
+
+def _with_load(header: Header, workload: WorkloadSpec) -> Header:
+    """A header whose words for the workload are of the load that it states, which may have been changed since."""
+    from stackscope.workload.spec import describe
+
+    stated = {name: header.workload[name] for name in ("concurrency", "rate") if header.workload.get(name) is not None}
+    text = describe(msgspec.structs.replace(workload, **stated))
+    return msgspec.structs.replace(header, workload={**header.workload, "text": text})

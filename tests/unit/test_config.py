@@ -368,6 +368,12 @@ def test_no_name_of_a_key_breaks_the_reader(tmp_path_factory: pytest.TempPathFac
         ({"top_k": 5, "temperature": 0.8}, ()),
         ({"shadow_share": 0.1, "shadows": False}, ("Shadows are off: --shadow-share has no effect.",)),
         ({"shadow_share": 0.1}, ()),
+        (
+            {"concurrency": 5, "rate": 3.0},
+            ("Requests arrive by the clock, however many are in flight: --concurrency has no effect.",),
+        ),
+        ({"rate": 3.0}, ()),
+        ({"concurrency": 5}, ()),
         ({"shadows": False}, ()),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -111,3 +112,12 @@ def test_numbers_stand_before_the_suffix() -> None:
     paths = list(islice(numbered(Path("a") / NAME), 3))
     stem = NAME.removesuffix(".jsonl.zst")
     assert paths == [Path("a") / NAME, Path("a") / f"{stem}-2.jsonl.zst", Path("a") / f"{stem}-3.jsonl.zst"]
+
+
+def test_what_is_no_file_cannot_be_recorded_to(tmp_path: Path) -> None:
+    """A device, for one: with the suffix it would become a file beside it."""
+    os.mkfifo(tmp_path / "pipe")
+    for chosen in ("/dev/null", tmp_path / "pipe"):
+        with pytest.raises(UsageError, match=r"is no file") as caught:
+            destination(chosen, started=STARTED, workload="code", model="lab-target")
+        assert "--no-record" in (caught.value.remedy or "")

@@ -189,7 +189,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times as much of something, after ÷ before, with its 95 % interval."""
+    """How many times as much of something, after ÷ before, with its interval (`live.effects` says of what level)."""
 
     value: float
     low: float
