@@ -60,7 +60,10 @@ SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
 
 
 def unhurried() -> int:
-    """The CPU clock of an explainer whose cost does not matter: of one recording it says the same every time."""
+    """The CPU clock of an explainer that names once a second of the session, whatever that costs and whoever looks.
+
+    Of the same records it says the same every time: `run` as it recorded them, `replay` and `report` afterwards.
+    """
     return 0
 
 
@@ -155,6 +158,8 @@ class Explainer:
         self._follower.write(record)
         self._watch.write(record)
         self._curves.write(record)
+        if self._cpu_ns is unhurried and isinstance(record, StepRecord):
+            self._name_when_due(record.end_ns)
 
     def _change(self, event: ConfigEvent | TrafficEvent) -> None:
         """What was predicted is of what was in force until now; what comes first after a change is not typical."""
@@ -199,12 +204,20 @@ class Explainer:
         return self._explanation
 
     def follow(self, at_ns: int) -> Explanation:
-        """The same while nobody looks, for the course of things: what limits is named, and nothing is predicted."""
-        if self._has_steps and at_ns >= self._name_from_ns:
-            began_ns = self._cpu_ns()
-            self._name(at_ns)
-            self._name_from_ns = at_ns + _stays(self._cpu_ns() - began_ns, NAMING_SHARE, NAMING_NS)
+        """The same while nobody looks, for the course of things: what limits is named, and nothing is predicted.
+
+        With the clock `unhurried` that is done as the steps come, so that no look makes a difference.
+        """
+        if self._cpu_ns is not unhurried:
+            self._name_when_due(at_ns)
         return self._explanation
+
+    def _name_when_due(self, at_ns: int) -> None:
+        if not self._has_steps or at_ns < self._name_from_ns:
+            return
+        began_ns = self._cpu_ns()
+        self._name(at_ns)
+        self._name_from_ns = at_ns + _stays(self._cpu_ns() - began_ns, NAMING_SHARE, NAMING_NS)
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""

@@ -45,7 +45,6 @@ def _summarise(path: Path, options: RunOptions) -> int:
         explainer.write(record)
         if isinstance(record, StepRecord):
             last_ns = record.end_ns
-            explainer.follow(last_ns)
     report = RunReport(
         result=run.result(),
         header=reader.header,

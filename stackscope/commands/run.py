@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stackscope.analysis.explainer import Explainer
+from stackscope.analysis.explainer import Explainer, unhurried
 from stackscope.analysis.summary import RunSummary
 from stackscope.commands.interrupts import SIGNALLED, Interrupts, told_when_interrupted
 from stackscope.commands.progress import Progress
@@ -29,11 +29,8 @@ from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
     from stackscope.config import RunOptions
-    from stackscope.records import AnyRecord
     from stackscope.session.writer import SessionWriter
     from stackscope.toggles import EngineConfig
-
-EXPLAIN_NS: Final = 1_000_000_000
 
 LOOK_S: Final = 0.05
 """How often the loop looks for a signal, and the progress line at the clock, while the engine says nothing."""
@@ -54,8 +51,7 @@ class _Session:
         self._config = config
         self._facts = facts
         self._summary = RunSummary(limits=options.limits.service)
-        self._explainer = Explainer(rules=Allowances(usable_cores()))
-        self._explain_from_ns = 0
+        self._explainer = Explainer(rules=Allowances(usable_cores()), cpu_ns=unhurried)  # As a replay does.
         self._last_ns = 0
         self._notes = [*options.remarks]
         self._failures = Failures()
@@ -133,19 +129,12 @@ class _Session:
                 self._notes.append(item.text)
             elif not isinstance(item, wire.Message):
                 self._summary.write(item)
-                self._explain(item)
+                self._explainer.write(item)
+                if isinstance(item, StepRecord):
+                    self._last_ns = item.end_ns
                 progress.take(item)
                 if isinstance(item, RequestRecord):
                     self._failures.take(item)
-
-    def _explain(self, item: AnyRecord) -> None:
-        """Follow what limits, about once a second of the session."""
-        self._explainer.write(item)
-        if isinstance(item, StepRecord):
-            self._last_ns = item.end_ns
-            if item.end_ns >= self._explain_from_ns:
-                self._explain_from_ns = item.end_ns + EXPLAIN_NS
-                self._explainer.follow(item.end_ns)
 
     def _report(self, process: EngineProcess) -> None:
         recording = None if self._recorder is None else self._recorder.path

@@ -53,7 +53,6 @@ def test_each_says_its_cause_first_in_its_summary(name: str) -> None:
         explainer.write(record)
         if isinstance(record, StepRecord):
             last_ns = record.end_ns
-            explainer.follow(last_ns)
     stood = [one.naming.name for one in explainer.final(last_ns).stood]
     assert stood[:1] == ([] if WANTED[name] is None else [WANTED[name]])
 

@@ -113,7 +113,6 @@ class _Gathering:
                     self.catch_up()
                 self._held.append(record)
                 self.stepped_ns = record.end_ns
-                self.explainer.follow(record.end_ns)
             case RequestRecord() if record.finish_reason in COMPLETED:
                 for metric in REQUEST_METRICS:
                     for value in metric.values(record):
