@@ -72,3 +72,12 @@ def test_a_long_reason_goes_on_below_where_there_is_room() -> None:
         assert f"COMPUTE 69.3 % {reason} next 4 slots" in text
         assert "host 3 %" not in text
     assert "host 3 %" in words("verdict", msgspec.structs.replace(running(), verdict=verdict), 118, 3)
+
+
+def test_what_leads_by_now_is_said_before_what_it_is_not() -> None:
+    verdict = Verdict(
+        name="weight bandwidth", share=0.242, sentence="reading the weights takes 2.4 ms", basis="explainer",
+        ahead=("CPU starvation 30.2 %", "compute 27.9 %"), rejected=("LM head 3 %",),
+    )  # fmt: skip
+    snapshot = msgspec.structs.replace(running(), verdict=verdict)
+    assert "now ahead CPU starvation 30.2 % · compute 27.9 % not LM head 3 %" in words("verdict", snapshot, 118, 3)

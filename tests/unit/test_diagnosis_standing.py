@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from stackscope.analysis.diagnosis.naming import Namer
+from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.live.explained import verdict
 from tests.diagnosis_machine import S
 from tests.unit.test_diagnosis_naming import follow, window
 
@@ -63,3 +65,36 @@ def test_at_the_end_of_a_longer_run_it_is_told_what_led() -> None:
     assert namer.update(window(13.5), is_over=True).sentence == (
         "weight bandwidth led at the end, but not for the 2 s that a name takes"
     )
+
+
+def test_what_leads_by_now_is_not_told_as_what_it_is_not() -> None:
+    namer = Namer()
+    follow(namer, [window(at, weights=6.0, compute=2.0, commit=2.0) for at in range(10, 16)])
+    before = namer.update(window(16, weights=6.0, compute=2.0, commit=2.0))
+    held = namer.update(window(16.5, weights=2.4, attention=3.0, compute=2.7, commit=1.9))
+    assert (held.name, held.ahead) == ("weight bandwidth", held.rejected[:2])
+    assert [one.cause for one in held.ahead] == ["KV and attention", "compute"]
+    assert not before.ahead
+    shown = verdict(Explanation(naming=held))
+    assert shown.ahead[0] == "KV and attention 30.0 %"
+    assert not any(told.startswith(("KV", "compute")) for told in shown.rejected)
+
+
+def test_what_takes_over_at_once_leaves_nothing_ahead() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    namings = follow(namer, [window(13 + 0.5 * i, weights=4.0, attention=6.0) for i in range(6)])
+    assert [[one.cause for one in naming.ahead] for naming in namings] == [["KV and attention"]] * 4 + [[]] * 2
+
+
+def test_no_name_comes_after_itself() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i) for i in range(6)])
+    assert namer.update(window(13.0, weights=8.0, other=2.0)).previous == "weight bandwidth"
+    again = follow(namer, [window(13.5 + 0.5 * i) for i in range(5)])[-1]
+    assert (again.name, again.previous) == ("weight bandwidth", None)
+    other = follow(namer, [window(16 + 0.5 * i, weights=4.0, attention=6.0) for i in range(6)])[-1]
+    assert (other.name, other.previous) == ("KV and attention", "weight bandwidth")
+    assert namer.update(window(19.0, weights=8.0, other=2.0)).previous == "KV and attention"
+    back = follow(namer, [window(19.5 + 0.5 * i, weights=4.0, attention=6.0) for i in range(5)])[-1]
+    assert (back.name, back.previous) == ("KV and attention", "weight bandwidth")

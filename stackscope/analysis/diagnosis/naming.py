@@ -70,12 +70,14 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
     """The claim, or why nothing is named."""
     rejected: tuple[Finding, ...] = ()
     """All other causes: those that take time too, largest first, then those that do not apply, each with its reason."""
+    ahead: tuple[Finding, ...] = ()
+    """Those of them that lead by now: the name only stands because it has stood. What would be named is first."""
     shares: tuple[tuple[str, float], ...] = ()
     """Of the wall time by cause, `idle` and `unexplained` included; they sum to 1. Largest first."""
     unexplained: float | None = None
     since_ns: int | None = None
     previous: Cause | None = None
-    """What was named before."""
+    """What other name was there before."""
     change: NameChange | None = None
     """The verdict changed with this one."""
     notes: tuple[str, ...] = ()
@@ -236,7 +238,10 @@ class Namer:
     def __init__(self) -> None:
         self._shown = _nothing("no step has run yet")
         self._since_ns: int | None = None
-        self._previous: Cause | None = None
+        self._names: tuple[Cause, ...] = ()
+        """The last name and the one before it, stretches without a name left out: no name follows itself."""
+        self._leads: Choice | None = None
+        """What would be named instead of what stands. `None`: the evidence is for what is shown."""
         self._candidate: Cause | None = None
         self._candidate_since_ns: int | None = None
         self._updated_ns: int | None = None
@@ -257,6 +262,7 @@ class Namer:
         judged = judge(evidence)
         choice = self._choose(evidence, judged, is_over=is_over)
         change = self._follow(evidence.at_ns, choice, judged, is_over=is_over)
+        self._leads = choice if choice.name != self._shown.name else None
         return self._naming(evidence, judged, change)
 
     def _choose(self, evidence: Evidence, judged: Judged, *, is_over: bool) -> Choice:
@@ -313,8 +319,8 @@ class Namer:
 
     def _change(self, at_ns: int, since_ns: int, choice: Choice) -> NameChange:
         before = self._shown.name
-        if before is not None:
-            self._previous = before
+        if choice.name is not None and choice.name not in self._names[-1:]:
+            self._names = (*self._names[-1:], choice.name)
         self._shown, self._since_ns, self._agreed_ns = choice, since_ns, at_ns
         return NameChange(at_ns=at_ns, before=before, after=choice.name, sentence=choice.sentence)
 
@@ -331,10 +337,30 @@ class Namer:
             together=shown.together,
             sentence=shown.sentence,
             rejected=tuple(others),
+            ahead=tuple(self._ahead(others)),
             shares=judged.shares,
             unexplained=judged.unexplained if judged.shares else None,
             since_ns=self._since_ns,
-            previous=self._previous,
+            previous=next((name for name in reversed(self._names) if name != shown.name), None),
             change=change,
             notes=notes(evidence),
         )
+
+    def _ahead(self, others: list[Finding]) -> list[Finding]:
+        """Of the other causes, those that lead while what is shown stands by nothing but its having stood."""
+        shown, leads = self._shown, self._leads
+        if shown.name is None or leads is None:
+            return []
+        would_be = {finding.cause for finding in leads.together} | {leads.name}
+        found = [
+            one
+            for one in others
+            # The share of queueing is of another whole.
+            if one.cause in would_be or (one.claim and one.cause != "queueing" and _leads(one, shown))
+        ]
+        return sorted(found, key=lambda one: one.cause not in would_be)
+
+
+def _leads(finding: Finding, shown: Choice) -> bool:
+    """It takes more than what stands."""
+    return (finding.share or 0.0) > (shown.share or 0.0)

@@ -8,9 +8,11 @@ from stackscope import units
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stackscope.analysis.explainer import Explanation
     from stackscope.analysis.whatif.ranking import Ranked
-    from stackscope.records import Estimate
+    from stackscope.records import Estimate, Finding
 
 MOST_REJECTED: Final = 5
 MOST_SUGGESTED: Final = 2
@@ -24,16 +26,22 @@ def verdict(explanation: Explanation) -> Verdict:
     """What limits now, in the form that all verdicts have."""
     naming = explanation.naming
     others = [finding for finding in naming.rejected if finding.claim and (finding.share or 0.0) >= LEAST_TOLD]
+    others = [finding for finding in others if finding not in naming.ahead]
     return Verdict(
         basis="explainer",
         name=naming.name,
         share=naming.share,
         sentence=naming.sentence,
-        rejected=tuple([f"{one.cause} {units.percent(one.share)}" for one in others[:MOST_REJECTED]]),
+        ahead=_told(naming.ahead),
+        rejected=_told(others[: max(MOST_REJECTED - len(naming.ahead), 0)]),
         next=suggestions(explanation),
         since_ns=naming.since_ns,
         previous=naming.previous,
     )
+
+
+def _told(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple([f"{one.cause} {units.percent(one.share)}" for one in findings])
 
 
 def suggestions(explanation: Explanation) -> tuple[Suggestion, ...]:

@@ -258,11 +258,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None = None
     sentence: str = ""
     """One number behind the name."""
+    ahead: tuple[str, ...] = ()
+    """Causes that lead by now, with their shares: the name stands until they have for a while."""
     rejected: tuple[str, ...] = ()
     next: tuple[Suggestion, ...] = ()
     since_ns: int | None = None
     previous: str | None = None
-    """What was named before."""
+    """What other name was there before."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

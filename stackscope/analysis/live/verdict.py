@@ -54,7 +54,8 @@ class Verdicts:
     def __init__(self) -> None:
         self._name: str | None = None
         self._since_ns: int | None = None
-        self._previous: str | None = None
+        self._names: tuple[str, ...] = ()
+        """The last name and the one before it, stretches without a name left out."""
         self._candidate: str | None = None
         self._candidate_since_ns: int | None = None
         self._at_ns = 0
@@ -72,10 +73,14 @@ class Verdicts:
             self._candidate, self._candidate_since_ns = name, at_ns
         is_far = name is not None and self._name is not None and shares[name] >= FAR * shares[self._name]
         if at_ns - self._candidate_since_ns >= (SHORT_HOLD_NS if is_far else HOLD_NS):
-            if self._name is not None:
-                self._previous = self._name
+            if name is not None and name not in self._names[-1:]:
+                self._names = (*self._names[-1:], name)
             self._name, self._since_ns = name, self._candidate_since_ns
             self._candidate_since_ns = None
+
+    def _previous(self) -> str | None:
+        """What other name was there before."""
+        return next((name for name in reversed(self._names) if name != self._name), None)
 
     def verdict(self, window: Window, *, is_over: bool = False) -> Verdict:
         """What is named now, with the figures of a window. `is_over`: no more steps will come."""
@@ -86,7 +91,7 @@ class Verdicts:
         name = self._name
         if name is None:
             why = self._why_none(window, parts["unexplained"], shares, is_over)
-            return Verdict(basis="phases", sentence=why, since_ns=self._since_ns, previous=self._previous)
+            return Verdict(basis="phases", sentence=why, since_ns=self._since_ns, previous=self._previous())
         others = sorted([other for other in GROUPS if other != name], key=lambda other: -shares[other])
         return Verdict(
             basis="phases",
@@ -95,7 +100,7 @@ class Verdicts:
             sentence=f"{_number_behind(name, window, parts)}; {BASIS}",
             rejected=tuple([_share_of(other, shares) for other in others if shares[other] >= LEAST_TOLD]),
             since_ns=self._since_ns,
-            previous=self._previous,
+            previous=self._previous(),
         )
 
     def _why_none(self, window: Window, unexplained: float, shares: Mapping[str, float], is_over: bool) -> str:

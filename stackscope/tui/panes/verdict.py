@@ -46,10 +46,9 @@ class VerdictPane(Pane):
         first, *more = _named(verdict, room, n_lines, context.look.ellipsis)
         rows.add(0, first)
         rows.add(2, *more)
-        rejected = tuple(said(printable(item)) for item in verdict.rejected)
-        if rejected:
-            dot = Span(f" {context.look.dot} ", "unit")
-            rows.add(3, _joined((Span("not  ", "label"),), rejected, dot, room))
+        others = _others(verdict, Span(f" {context.look.dot} ", "unit"), room)
+        if others:
+            rows.add(3, others)
         if verdict.next:
             rows.add(1, *_next(verdict, room))
         else:
@@ -101,6 +100,16 @@ def _on_two_lines(head: Line, text: str, room: int, ellipsis: str) -> tuple[Line
     first = wrapped(text, beside, "")[0]
     rest = text[len(plain(first)) :].strip()
     return (*head, Span(" " * GAP), *first), shortened(said(rest, ""), room, ellipsis)
+
+
+def _others(verdict: Verdict, dot: Span, room: int) -> Line:
+    """What leads by now, if that is not what is named yet, and what it is not."""
+    line: Line = ()
+    for label, items in (("now ahead ", verdict.ahead), ("not  ", verdict.rejected)):
+        told = tuple(said(printable(item)) for item in items)
+        head = (Span(" " * GAP if line else ""), Span(label, "label"))
+        line = (*line, *_joined(head, told, dot, room - width(line)))
+    return line
 
 
 def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
