@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -90,6 +90,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         own = math.log(one.value / one.low) if error > 0.0 else math.log(one.high / one.value)
         its = math.log(other.high / other.value) if error > 0.0 else math.log(other.value / other.low)
         return abs(error) <= math.hypot(own, its)
+
+    @property
+    def agreement(self) -> Literal["agrees", "vague", "differs"] | None:
+        """How the measurement stands to the prediction, in words. `None`: it does not count.
+
+        `vague`: the intervals allow for the difference, but what was measured may be no effect, or goes the other way.
+        """
+        if self.is_covered is None or self.predicted is None or self.measured is None:
+            return None
+        if not self.is_covered:
+            return "differs"
+        is_opposite = (self.predicted.value - 1.0) * (self.measured.value - 1.0) < 0.0
+        return "agrees" if self.measured.is_from_one and not is_opposite else "vague"
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):

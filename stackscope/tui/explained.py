@@ -16,6 +16,7 @@ from stackscope.tui.wording import changed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from stackscope.analysis.diagnosis.naming import Naming
     from stackscope.analysis.explainer import Explanation
     from stackscope.analysis.scorecard import Outcome, Score
     from stackscope.analysis.whatif.ranking import Ranked, Ranking
@@ -32,6 +33,11 @@ DELAYED: Final = {
 """Parts of a step that causal probes delay."""
 _SOUGHT: Final = {"draft length": "the best length", "batch": "that batch", "context": "that length"}
 """What the interval of a break-even is of, where its sentence has other numbers too."""
+_STANDS: Final = {
+    "agrees": "as predicted",
+    "vague": "within both intervals, too uncertain to tell",
+    "differs": "outside the interval",
+}
 _WHOLE: Final = partial(units.number, places=0)
 _SPELLED: Final[Mapping[str, Callable[[float], str]]] = {
     "acceptance": units.percent,
@@ -91,15 +97,22 @@ def rejected(explanation: Explanation, room: int, look: Look) -> list[Line]:
         return []
     lines: list[Line] = [_head("What it is not, and why")]
     for finding in findings:
-        lines += _point(f"{finding.cause}: {_why_not(finding)}", room, look)
+        lines += _point(f"{finding.cause}: {_why_not(finding, explanation.naming)}", room, look)
     return lines
 
 
-def _why_not(finding: Finding) -> str:
+def _why_not(finding: Finding, naming: Naming) -> str:
+    if finding in naming.ahead:
+        return f"{finding.claim or finding.cause}: it leads by now, and the name goes if that lasts"
     if finding.against is not None:
         return finding.against
-    share = "" if finding.share is None else f" ({units.percent(finding.share)})"
-    return f"{finding.claim}: less than what is named{share}" if finding.claim else f"takes less{share}"
+    told = finding.claim or "takes time"
+    if naming.name is None or naming.share is None:
+        return told
+    share = f"what is named ({units.percent(naming.share)})"
+    if naming.name != "queueing" and finding.share is not None and finding.share > naming.share:
+        return f"{told}: more than {share}, but what is lost goes before what the work needs"
+    return f"{told}: less than {share}"
 
 
 def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
@@ -261,8 +274,8 @@ def _outcome(outcome: Outcome, room: int, look: Look) -> list[Line]:
     told.append(f"measured {units.change(None if measured is None else measured.value - 1)}")
     if outcome.why is not None:
         told.append(f"({outcome.why})")
-    elif outcome.is_covered is not None:
-        told.append("(as predicted)" if outcome.is_covered else "(outside the interval)")
+    elif outcome.agreement is not None:
+        told.append(f"({_STANDS[outcome.agreement]})")
     return _point(" ".join(told), room, look)
 
 

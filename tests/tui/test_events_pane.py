@@ -22,6 +22,8 @@ def test_a_measurement_that_the_score_counts_as_held_is_as_predicted() -> None:
         ),
     )  # fmt: skip
     assert "+181 % [51, 423] as predicted" in words("events", msgspec.structs.replace(running(), events=(wide,)), 118)
+    against = msgspec.structs.replace(wide, predicted=ratio(0.9, 0.2, 4.05))
+    assert "within both intervals" in words("events", msgspec.structs.replace(running(), events=(against,)), 118)
 
 
 def test_why_something_was_refused_is_told_whole_in_a_narrow_terminal() -> None:

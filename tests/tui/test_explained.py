@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.diagnosis.responses import LEAST_PROBES, Response
 from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.explained import verdict
@@ -15,7 +16,7 @@ from stackscope.analysis.scorecard import Outcome, score_of
 from stackscope.analysis.statistics import Interval
 from stackscope.analysis.whatif.breakevens import BreakEven
 from stackscope.analysis.whatif.ranking import Ranking
-from stackscope.records import Estimate
+from stackscope.records import Estimate, Finding
 from stackscope.tui import explained
 from stackscope.tui.evidence import evidence
 from stackscope.tui.lines import plain, spelled, width
@@ -87,6 +88,20 @@ def test_changes_come_with_their_reasons_and_what_is_not_known_with_its() -> Non
     assert "Where it turns" in shown
 
 
+def test_what_takes_less_is_told_with_the_share_of_what_is_named() -> None:
+    less = Finding(cause="weight bandwidth", share=0.24, claim="reading the weights takes 24.0 % of the time")
+    more = Finding(cause="KV and attention", share=0.7, claim="attention takes 70.0 % of the time")
+    naming = Naming(name="compute", share=0.538, rejected=(more, less))
+    shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=naming), 200, UNICODE))
+    assert "takes 24.0 % of the time: less than what is named (53.8 %)" in shown
+    assert "takes 70.0 % of the time: more than what is named (53.8 %), but what is lost goes before" in shown
+    held = msgspec.structs.replace(naming, ahead=(more,))
+    shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=held), 200, UNICODE))
+    assert "takes 70.0 % of the time: it leads by now, and the name goes if that lasts" in shown
+    unnamed = msgspec.structs.replace(naming, name=None, share=None)
+    assert "what is named" not in str(explained.rejected(Explanation(naming=unnamed), 200, UNICODE))
+
+
 def test_without_a_ranking_it_says_why() -> None:
     shown = "\n".join(plain(line) for line in explained.changes(Explanation(), 80, UNICODE))
     assert "No step has run yet." in shown
@@ -105,6 +120,11 @@ def test_the_score_names_what_counts_and_what_does_not() -> None:
     assert "1:01 draft length 3 → 5: predicted +30 %, measured +28 % (as predicted)" in shown
     assert "measured -30 % (outside the interval)" in shown
     assert "(it was not predicted)" in shown
+    unclear = msgspec.structs.replace(good, predicted=Estimate(1.22, 0.6, 2.4), measured=Estimate(0.84, 0.6, 1.2))
+    opposite = msgspec.structs.replace(unclear, measured=Estimate(0.84, 0.75, 0.95))
+    for outcome in (unclear, opposite):
+        shown = "\n".join(plain(line) for line in explained.score(score_of([outcome]), 118, UNICODE))
+        assert "predicted +22 %, measured -16 % (within both intervals, too uncertain to tell)" in shown
     pane = EventsPane().drawn(context_of(msgspec.structs.replace(seen()[-1], score=score)))
     assert "1 of 2 signs right, median error" in plain(pane.notes[0])
 

@@ -268,21 +268,23 @@ def _compared(event: Event, measured: Ratio) -> Line:
     """How the measurement stands to the prediction."""
     if event.predicted is None:
         return ()
-    if _holds(event.predicted, measured):
-        return said("  as predicted")
+    match _agreement(event.predicted, measured):
+        case "agrees":
+            return said("  as predicted")
+        case "vague":
+            return said("  within both intervals")
     return said("  above" if measured.value > event.predicted.value else "  below")
 
 
 @lru_cache(maxsize=64)
-def _holds(predicted: Ratio, measured: Ratio) -> bool:
-    """Whether the score counts the prediction as held: the measurement is not the truth either."""
+def _agreement(predicted: Ratio, measured: Ratio) -> str | None:
+    """How the score counts the prediction: the measurement is not the truth either."""
     # Imported late: it is needed once something was changed.
     from stackscope.analysis.scorecard import Outcome, at_ninety
     from stackscope.records import Estimate
 
     expected = Estimate(predicted.value, predicted.low, predicted.high)
-    outcome = Outcome(at_ns=0, changes={}, predicted=expected, measured=at_ninety(measured))
-    return outcome.is_covered is True
+    return Outcome(at_ns=0, changes={}, predicted=expected, measured=at_ninety(measured)).agreement
 
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
