@@ -49,11 +49,8 @@ _Z: Final = 1.6448536269514722
 """Quantile of the normal distribution for that confidence, two-sided."""
 _MOST_CORRELATION: Final = 0.8
 LEAST_FREEDOM: Final = 3.0
-"""Degrees of freedom of an error at least. A dozen batches hardly tell how alike neighbours are: by chance alone that
-correlation reaches 0.8. The error is three times as large for it then; with one degree of freedom left as well it was
-nineteen times as large, and all that is possible was in the interval after thousands of drafts. Simulated, intervals
-hold the truth as often as before where requests last a few seconds; where a minute has but three or four, eight times
-in ten."""
+"""Degrees of freedom at least: a dozen batches show a correlation of 0.8 by chance, and with one degree left besides,
+everything was possible after thousands of drafts. Simulated: as sure, and eight in ten for three requests a minute."""
 CUT_ERROR: Final = 0.04
 """Standard deviation of ln(τ) where longer drafts were cut to a length: on traces 0.2 to 13.5 % (cost-model.md)."""
 
@@ -261,15 +258,9 @@ class Curves:
         for counts in record.lengths:
             if counts.rounds > 0:
                 block = Block(
-                    record.at_ns,
-                    counts.rounds,
-                    counts.covered,
-                    counts.drafted,
-                    counts.accepted,
-                    counts.tokens,
-                    counts.full,
-                    counts.whole,
-                )
+                    record.at_ns, counts.rounds, counts.covered, counts.drafted, counts.accepted, counts.tokens,
+                    counts.full, counts.whole,
+                )  # fmt: skip
                 _blocks_of(self._exact[record.source], counts.length).append(block)
 
     def _take_step(self, step: StepRecord) -> None:
