@@ -176,16 +176,16 @@ class Explainer:
         )
 
     def _why_not_yet(self, at_ns: int) -> str:
+        if at_ns >= self._rank_from_ns:
+            return "Predictions are being made."
         left = units.counted(max(-(-(self._rank_from_ns - at_ns) // 1_000_000_000), 1), "second")
         return f"Something has just changed: predictions start anew in {left}."
 
     def _end(self) -> None:
-        """What is not known yet will not be any more: say so at the next look."""
+        """Whoever looks from now on is told what `final` says."""
         self._is_over = True
-        if self._explanation.naming.name is None:
-            self._name_from_ns = 0
-        if self._explanation.ranking is None:
-            self._rank_from_ns = 0
+        self._break_evens = self._ranking = None
+        self._name_from_ns = self._rank_from_ns = 0
 
     def close(self) -> None:
         """Nothing is held that needs releasing."""
@@ -198,10 +198,23 @@ class Explainer:
         # Somebody who draws does not wait for both.
         if self._has_steps and at_ns >= self._rank_from_ns and not (has_named and self._part_ns is not None):
             self._go_on_ranking(at_ns)
-        elif self._has_steps and self._explanation.ranking is None and self._explanation.ranked_at_ns is None:
+        if self._has_steps and self._explanation.ranking is None and self._explanation.ranked_at_ns is None:
             why = self._why_not_yet(at_ns)
             self._explanation = msgspec.structs.replace(self._explanation, why_no_ranking=why)
         return self._explanation
+
+    def rest(self, at_ns: int, *, is_over: bool = False) -> bool:
+        """Time stands still: have the next look tell what limits at this moment. Whether a look would tell more yet.
+
+        `is_over`: no record will come any more, and none has said so.
+        """
+        if is_over and not self._is_over:
+            self._end()
+        if not self._has_steps:
+            return False
+        if self._first_ns is None or self._named_ns != at_ns:
+            self._name_from_ns = min(self._name_from_ns, at_ns)
+        return at_ns >= min(self._name_from_ns, self._rank_from_ns)
 
     def follow(self, at_ns: int) -> Explanation:
         """The same while nobody looks, for the course of things: what limits is named, and nothing is predicted.

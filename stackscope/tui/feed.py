@@ -47,6 +47,9 @@ class View(Protocol):
 
     def snapshot(self, now_ns: int) -> Snapshot: ...
 
+    def rest(self, now_ns: int, *, is_over: bool = False) -> bool:
+        """Time stands still at a moment of which there was a snapshot. Whether another one would tell more."""
+
     def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None: ...
 
 
@@ -110,6 +113,8 @@ class Feed(threading.Thread):
         self._settled_ns = 0
         """From when on the cost of frames says something about those to come."""
         self._n_frames = 0
+        self._has_work = False
+        """Time stands still, and another frame of this moment will tell more: what is known of it comes in parts."""
         self._first: StepRecord | None = None
         self._last: StepRecord | None = None
         self._snapshot: Snapshot | None = None
@@ -186,7 +191,7 @@ class Feed(threading.Thread):
             # Asked before: what ends it is worth a last frame.
             is_moving = self._source.is_moving or self._source.patience_s is not None
             self._take()
-            is_wanted = self._source.has_news if self.is_paused else is_asked or is_moving
+            is_wanted = self._source.has_news if self.is_paused else is_asked or is_moving or self._has_work
             if is_wanted and not self._is_stalled():
                 self._post()
                 shown_ns = time.monotonic_ns()
@@ -203,6 +208,8 @@ class Feed(threading.Thread):
         patience_s = self._source.patience_s
         if patience_s is not None:
             return patience_s
+        if self._has_work and not self.is_paused:
+            return LEAST_S
         if not self._source.is_moving:
             return RESTING_S
         if self.is_paused:
@@ -236,8 +243,11 @@ class Feed(threading.Thread):
         began_ns = time.thread_time_ns()
         if self._view is None:
             self._view = self._make_view()
-        snapshot = self._view.snapshot(self._source.now_ns())
-        frame = Frame(snapshot=snapshot, status=self._source.status(), own_share=self._governor.share)
+        at_ns = self._source.now_ns()
+        snapshot, status = self._view.snapshot(at_ns), self._source.status()
+        is_standing = not self._source.is_moving and self._source.patience_s is None
+        self._has_work = is_standing and self._view.rest(at_ns, is_over=status.is_over)
+        frame = Frame(snapshot=snapshot, status=status, own_share=self._governor.share)
         with self._lock:
             was_taken = self._frame is None
             self._frame = frame

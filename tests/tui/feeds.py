@@ -68,6 +68,8 @@ class CountingView:
         self.steps: deque[StepRecord] = deque(maxlen=2_000)
         self.written: list[AnyRecord] = []
         self.n_snapshots = 0
+        self.n_parts = 0
+        """Snapshots of a moment at which time stands still that tell more each."""
 
     def write(self, record: AnyRecord) -> None:
         self.written.append(record)
@@ -79,6 +81,10 @@ class CountingView:
     def predict(self, changes: Mapping[str, Setting], at_ns: int) -> Prediction | None:
         made: dict[str, tuple[Setting, Setting]] = {name: (None, value) for name, value in changes.items()}
         return Prediction(at_ns=at_ns, changes=made)
+
+    def rest(self, now_ns: int, *, is_over: bool = False) -> bool:  # noqa: ARG002 - as in `View`
+        self.n_parts = max(self.n_parts - 1, 0)
+        return self.n_parts > 0
 
     def snapshot(self, now_ns: int) -> Snapshot:
         self.n_snapshots += 1

@@ -142,6 +142,17 @@ def test_what_does_not_move_is_drawn_when_asked_only(fed: Fed) -> None:
     fed.await_frame()
 
 
+def test_what_comes_in_parts_is_drawn_to_its_end_though_nothing_moves(fed: Fed) -> None:
+    fed.source.is_moving = False
+    fed.view.n_parts = 4
+    fed.start()
+    for _ in range(4):
+        fed.await_frame()
+        assert fed.feed.take_frame() is not None
+    assert not fed.announced.acquire(timeout=0.5)
+    assert fed.view.n_snapshots == 4
+
+
 def test_the_end_of_what_moved_is_drawn(fed: Fed) -> None:
     fed.start()
     fed.await_frame()

@@ -191,6 +191,11 @@ class LiveView:
             log=tuple(self._log),
         )
 
+    def rest(self, now_ns: int, *, is_over: bool = False) -> bool:
+        """Time stands still; see `Explainer.rest`. Whether another snapshot of this moment would tell more."""
+        at_ns = now_ns if self._footer is None else min(now_ns, self._footer.at_ns)
+        return self.explainer is not None and self.explainer.rest(at_ns, is_over=is_over)
+
     def _end(self, footer: Footer) -> None:
         self._footer = footer
         self._blocks.close()
