@@ -40,6 +40,9 @@ class StillView:
     def predict(self, _changes: Mapping[str, Setting], _at_ns: int) -> Prediction | None:
         return None
 
+    def rest(self, _now_ns: int, *, is_over: bool = False) -> bool:  # noqa: ARG002 - as in `View`
+        return False
+
     def snapshot(self, _now_ns: int) -> Snapshot:
         return self.still
 
