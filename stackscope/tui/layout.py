@@ -83,8 +83,10 @@ def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = Fa
     """The layout for a terminal of that many columns and rows. A page beyond the last is the last."""
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return Layout({}, (), 0)
-    verdict = 3 if height < 20 else 4 if height < 24 + int(has_transport) else 5
-    toggles = 1 if height < 20 or (width >= _TOGGLES_WIDTH and height < _SPACIOUS) else 2
+    # In a recording toggles cannot be switched: what limits, and what would help, is worth their second line.
+    has_one_line = has_transport and width < _TOGGLES_WIDTH and height < _SPACIOUS
+    verdict = 3 if height < 20 else 4 if height < 24 else 5
+    toggles = 1 if height < 20 or has_one_line or (width >= _TOGGLES_WIDTH and height < _SPACIOUS) else 2
     fixed = 1 + verdict + toggles + int(has_transport) + 1
     rows = _rows(width, height)
     if has_transport:

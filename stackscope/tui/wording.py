@@ -81,7 +81,8 @@ def awaited(snapshot: Snapshot, what: str) -> str:
         case "starting" if snapshot.header is None:
             return f"The engine starts; {what} once its first step is done."
         case "starting":
-            return f"The model loads; {what} once its first step is done."
+            # As true at the beginning of a recording, in which nothing loads.
+            return f"No step has run yet; {what} once the first is done."
         case "finished":
             return "This session has no steps."
         case "dead":

@@ -128,6 +128,9 @@ def test_bandwidth_says_that_there_is_no_gpu_to_measure_it() -> None:
 def test_percentiles_of_too_few_values_are_in_brackets() -> None:
     few = msgspec.structs.replace(running(), latency=Latency(ttft=make_spread(388.0, n=17)))
     assert "TTFT p50 388 ms p95 (621 ms)" in words("throughput", few, 58, 4)
+    tight = msgspec.structs.replace(make_spread(26.3, n=3), p95=42.2e6, p99=43.7e6)
+    text = words("throughput", msgspec.structs.replace(running(), latency=Latency(tpot=tight)), 90, 12)
+    assert "TPOT 26.3 ms (42.2 ms) (43.7 ms) 3" in text
     table = words("throughput", few, 58, 12)
     assert "TTFT 388 ms (621 ms) (854 ms) 17" in table
     many = msgspec.structs.replace(running(), latency=Latency(ttft=make_spread(388.0, n=170)))

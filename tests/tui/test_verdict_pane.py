@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 from tests.tui.sessions import SESSIONS, calibrated, running
 from tests.tui.test_panes_words import words
@@ -81,3 +82,28 @@ def test_what_leads_by_now_is_said_before_what_it_is_not() -> None:
     )  # fmt: skip
     snapshot = msgspec.structs.replace(running(), verdict=verdict)
     assert "now ahead CPU starvation 30.2 % · compute 27.9 % not LM head 3 %" in words("verdict", snapshot, 118, 3)
+
+
+def test_what_to_do_is_kept_where_the_reason_takes_two_lines() -> None:
+    """What was rejected goes first: also where nothing is put forward, why not is what the last line says."""
+    reason = "of each step 11.2 ms are for drafts and for verifying them: speculation loses 43.4 % of the time by it"
+    verdict = Verdict(name="draft overhead", share=0.434, sentence=reason, basis="explainer", rejected=("host 3 %",))
+    why = "Something has just changed: predictions start anew in 4 seconds."
+    explanation = Explanation(why_no_ranking=why)
+    text = words("verdict", msgspec.structs.replace(running(), verdict=verdict, explanation=explanation), 98, 3)
+    assert "next - something has just changed: predictions start anew in 4 seconds." in text
+    assert "host 3 %" not in text
+
+
+def test_a_change_that_is_wider_than_its_line_is_cut_and_not_left_out() -> None:
+    label = "weights Q4_K_M and a draft model of Q4_K_M with a draft length of 5"
+    long = Suggestion(changes={"slots": 4}, predicted=Ratio(value=1.1, low=1.03, high=1.15), label=label)
+    verdict = msgspec.structs.replace(calibrated().verdict, next=(long,))
+    assert "next weights Q4_K_M and a" in words("verdict", msgspec.structs.replace(running(), verdict=verdict), 58, 3)
+
+
+def test_a_reason_for_no_name_that_is_cut_says_so() -> None:
+    sentence = "weight bandwidth is the likely one, with 61.2 % of the time, but not confirmed: no step is without it"
+    silent = msgspec.structs.replace(running(), verdict=Verdict(sentence=sentence))
+    assert words("verdict", silent, 56, 1).endswith("…")
+    assert words("verdict", silent, 56, 2).endswith("without it.")

@@ -18,6 +18,8 @@ def test_a_recording_on_a_small_terminal_has_the_same_first_page() -> None:
     layout = arranged(80, 24, has_transport=True)
     assert layout.pages[0] == ("anatomy", "acceptance", "throughput")
     assert layout.regions["transport"] == Region(0, 22, 80, 1)
+    assert layout.regions["verdict"] == Region(0, 1, 80, 5)  # As live: the line is one of toggles, which are not used.
+    assert layout.regions["toggles"] == Region(0, 6, 80, 1)
 
 
 def test_a_usual_terminal_shows_all_but_the_requests_at_once() -> None:

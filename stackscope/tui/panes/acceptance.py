@@ -54,7 +54,8 @@ class AcceptancePane(Pane):
         rows.add(1, *_bars(context, positions[:n_alone]))
         rows.add(1, _compact(positions, n_alone, size.width))
         rows.add(2, _wasted(window, size.width))
-        rows.add(4, _break_even(snapshot, size.width))
+        # Once it is known, it says more than the last of the wasted rows: whether drafts pay at all.
+        rows.add(4 if break_even_tokens(snapshot) is None else 1, _break_even(snapshot, size.width))
         add_chart(rows, 3, context, "tokens_per_forward", "A")
         return Drawn(rows.laid_out(size.height), _notes(window))
 
@@ -66,7 +67,9 @@ class AcceptancePane(Pane):
             1, *wrapped("Each forward yields one token per sequence: A is 1 at any batch size.", context.size.width)
         )
         add_chart(rows, 2, context, "tokens_per_forward", "A")
-        rows.add(3, _break_even(context.snapshot, context.size.width))
+        rows.add(
+            3 if break_even_tokens(context.snapshot) is None else 1, _break_even(context.snapshot, context.size.width)
+        )
         return Drawn(rows.laid_out(context.size.height), _notes(window))
 
 

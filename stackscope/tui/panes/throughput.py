@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Latency, Snapshot
 
 _LABEL = 9
-_COLUMN = 9
+_COLUMN = 10
+"""The widest value, in brackets, and a space before it: `(42.2 ms)`."""
 _ROOMY = 72
 """Columns from which a change is shown with its interval."""
 

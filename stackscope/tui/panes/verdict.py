@@ -39,7 +39,7 @@ class VerdictPane(Pane):
         verdict, room = context.snapshot.verdict, context.size.width
         rows = Rows()
         if verdict.name is None or context.snapshot.state == "dead":
-            rows.add(0, *wrapped(_nothing(context), room, "")[: context.size.height])
+            rows.add(0, *_cut(wrapped(_nothing(context), room, ""), context))
             return Drawn(rows.laid_out(context.size.height), _state(context))
         # Where the sentence takes a second line, that comes after what to do and before what was rejected.
         n_lines = 1 if context.size.height < 3 else 2
@@ -48,12 +48,22 @@ class VerdictPane(Pane):
         rows.add(2, *more)
         others = _others(verdict, Span(f" {context.look.dot} ", "unit"), room)
         if others:
-            rows.add(3, others)
+            rows.add(4, others)
         if verdict.next:
-            rows.add(1, *_next(verdict, room))
+            rows.add(1, *_next(verdict, room, context.look.ellipsis))
         else:
-            rows.add(4, _next_unknown(context, room))
+            # That phase shares predict nothing says less than what was rejected.
+            rows.add(3 if verdict.basis == "explainer" else 5, _next_unknown(context, room))
         return Drawn(rows.laid_out(context.size.height), _notes(context))
+
+
+def _cut(lines: tuple[Line, ...], context: Context) -> tuple[Line, ...]:
+    """As many lines of a text as there is room for, the last of them with an ellipsis where more would follow."""
+    size = context.size
+    if len(lines) <= size.height or size.height < 1:
+        return lines[: size.height]
+    rest = " ".join(plain(line) for line in lines[size.height - 1 :])
+    return *lines[: size.height - 1], shortened(said(rest, ""), size.width, context.look.ellipsis)
 
 
 def _nothing(context: Context) -> str:
@@ -124,10 +134,10 @@ def _joined(head: Line, items: tuple[Line, ...], dot: Span, room: int) -> Line:
     return tuple(line) if len(line) > len(head) else ()
 
 
-def _next(verdict: Verdict, room: int) -> tuple[Line, ...]:
-    """The changes that are predicted to help most."""
-    items = [_suggestion(suggestion) for suggestion in verdict.next]
-    lines = flowed(items, room - 5)
+def _next(verdict: Verdict, room: int, ellipsis: str) -> tuple[Line, ...]:
+    """The changes that are predicted to help most; of the first as much as there is room for."""
+    first, *others = [_suggestion(suggestion) for suggestion in verdict.next]
+    lines = flowed([shortened(first, room - 5, ellipsis), *others], room - 5)
     return ((Span("next ", "label"), *lines[0]),) if lines else ()
 
 
