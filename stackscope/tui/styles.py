@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 CSS: Final = """
 Screen { background: $background; color: $foreground; overflow: hidden; }
 ModalScreen { background: $background 40%; }
+ToastRack { dock: top; align: right top; margin-bottom: 0; }
+LiveScreen ToastRack { margin-top: 5; }
 CommandPalette SearchIcon { display: none; }
 CommandPalette > Vertical, CommandPalette > Vertical:dark { background: $surface; }
 CommandPalette #--input { border: hkey $border-blurred; }
