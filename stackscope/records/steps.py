@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stackscope.records.base import Natural, Record
+from stackscope.records.base import Natural, Record, Rows
 
 WorkPhase: TypeAlias = Literal["prefill", "decode", "verify"]
 DelayedPhase: TypeAlias = Literal["draft", "build", "decode", "sample"]
@@ -48,16 +48,16 @@ class SlotWork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     request: Natural
     slot: Natural
     phase: WorkPhase
-    new: Natural
+    new: Rows
     """Rows fed to the forward (q): prompt tokens of a prefill chunk, or 1 + drafted."""
     cached: Natural
     """Tokens of the sequence already in the KV cache before the forward (c)."""
-    drafted: Natural = 0
-    accepted: Natural = 0
+    drafted: Rows = 0
+    accepted: Rows = 0
     """Drafted tokens that verification kept. The bonus token is not among them."""
-    emitted: Natural = 0
+    emitted: Rows = 0
     """Tokens committed to the output: never past a stop, a limit or an end-of-sequence token."""
-    outputs: Natural = 0
+    outputs: Rows = 0
     """Rows for which logits were computed."""
 
 

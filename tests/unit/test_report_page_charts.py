@@ -160,6 +160,17 @@ def test_what_the_hardware_measured_survives_widening() -> None:
     assert sum(value for _, value in found) / len(found) == pytest.approx(49.5, rel=0.1)
 
 
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_step_that_lies_decades_away_does_not_hold_up_a_report(where: int) -> None:
+    """A damaged number: the bins become as wide as it takes, wherever in a batch it stands."""
+    starts = [0, 1_000_000, 2_000_000]
+    starts[where] = 999_999_999_999_999_999
+    series = Series(frozenset())
+    series.add([make_step(n, start_ns=start) for n, start in enumerate(starts)], UNPRICED)
+    assert len(series.points()) <= MOST_BINS
+    assert sum(point.at_ns > 0 for point in series.points()) >= 1
+
+
 # Distributions
 
 

@@ -156,6 +156,8 @@ def test_records_of_a_newer_version_are_left_out_and_counted(tmp_path: Path) -> 
         b'{"type":"step","n":3,"start_ns":1180591620717411303424,"phases":{}}',
         b'{"type":"step","n":3,"start_ns":5,"phases":{"decode":-1}}',
         b'{"type":"step","n":3,"start_ns":5,"phases":{},"slots":-4}',
+        b'{"type":"step","n":3,"start_ns":5,"phases":{},'
+        b'"work":[{"request":2,"slot":2,"phase":"verify","new":999999999999999999,"cached":61}]}',
         b'{"type":"request","id":0,"arrived_ns":-1,"finished_ns":9,"finish_reason":"eos","prompt_tokens":1}',
     ],
 )

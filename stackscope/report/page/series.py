@@ -46,8 +46,9 @@ class Series:
         ends = end_times(steps)
         if self.start_ns is None:
             self.start_ns = steps[0].start_ns
-        self._fit(steps[0].start_ns)
-        self._fit(ends[-1])
+        # By the outermost of them: in a damaged recording one in the middle may lie years away.
+        self._fit(min(step.start_ns for step in steps))
+        self._fit(max(ends))
         epoch = self.epochs.setdefault(steps[0].epoch, Sums())
         epoch.add(counted(steps, ends, pricing).sums.row)
         if self._epoch == steps[0].epoch and self._previous is not None and self._previous[0] + 1 == steps[0].n:
