@@ -84,8 +84,16 @@ def test_changes_come_with_their_reasons_and_what_is_not_known_with_its() -> Non
     shown = " ".join(text(seen()[-1]).split())
     assert "What each change would bring" in shown
     assert "then dominate" in shown
-    assert "Not predicted:" in shown
     assert "Where it turns" in shown
+
+
+def test_what_cannot_be_predicted_is_told_with_the_reason() -> None:
+    known = [one.explanation.ranking for one in seen() if one.explanation is not None and one.explanation.ranking]
+    unknown = [one for ranking in known for one in ranking.singles if one.gain is None]
+    told = [snapshot for snapshot in seen() if "Not predicted:" in text(snapshot)]
+    assert len(unknown) >= len(told) > 0
+    [first] = [line for line in text(told[0], 400).splitlines() if "Not predicted:" in line][:1]
+    assert re.search(r"Not predicted: \S.+\. \S.+", first)
 
 
 def test_what_takes_less_is_told_with_the_share_of_what_is_named() -> None:

@@ -89,7 +89,7 @@ def evident(snapshot: Snapshot, room: int = 110, steps: int = 0) -> str:
 
 
 def test_evidence_before_the_first_step_is_awaited_and_not_called_untold() -> None:
-    awaited = "the parts of its time show here once its first step is done"
+    awaited = "the parts of its time show here once the first is done"
     assert awaited in evident(sessions.loading())
     assert "This source does not tell the phases of a step." in evident(sessions.attached())
 
