@@ -93,6 +93,7 @@ class PrefixShadow(Record, frozen=True, kw_only=True, omit_defaults=True, tag="p
     useful_hit_tokens: int
     """Without what a pre-empted or requeued request would have found of its own work."""
     evicted_blocks: int = 0
+    """Requests that end may evict after their look-up was told: a record may count these alone, with no requests."""
     cpu_ns: int = 0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 import pytest
 
+from stackscope.engine.shadows import shadows as shadows_module
 from stackscope.records import DraftShadow, LengthCounts, PrefixShadow
 from stackscope.toggles import Sampling
 from stackscope.workload.spec import WorkloadSpec
@@ -200,7 +201,13 @@ def prefix_records(driven: Driven) -> list[PrefixShadow]:
     "settings",
     [{}, {"cache_tokens": 400}, {"cache_paths": 2}, {"unified_kv": False, "slots_max": 4, "cache_paths": 4}],
 )
-def test_what_a_cache_that_is_off_would_find_is_what_it_finds_once_on(settings: dict[str, object]) -> None:
+@pytest.mark.parametrize("period_ns", [0, 3600 * 1_000_000_000], ids=["record-each-look", "record-at-the-end"])
+def test_what_a_cache_that_is_off_would_find_is_what_it_finds_once_on(
+    settings: dict[str, object], period_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing may be lost between records, wherever they fall between a request's admission and its end.
+    monkeypatch.setattr(shadows_module, "PERIOD_NS", period_ns)
+
     def run(is_on: bool) -> Driven:
         config = lab_config(prefix_cache=is_on, draft_model=None, slots=4, **settings)
         return drive(config, 10, concurrency=1, workload="chat")

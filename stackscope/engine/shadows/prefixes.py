@@ -142,6 +142,11 @@ class PrefixShadow:
         self.cpu_ns += took
         self._purse.spend(took)
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether there is something to record: a request that ends may evict after its look-up was told."""
+        return self.requests > 0 or (self._cache is not None and self._cache.blocks_evicted > self._evicted_seen)
+
     def take_evicted(self) -> int:
         """Blocks that the cache gave up since the last call."""
         if self._cache is None:

@@ -98,7 +98,7 @@ class Shadows:
                 )
                 tally.clear()
                 shadow.cpu_ns = 0
-        if self.prefix is not None and self.prefix.requests > 0:
+        if self.prefix is not None and self.prefix.has_counted:
             records.append(self._prefix_record(self.prefix, now_ns, epoch))
         return tuple(records)
 
