@@ -125,6 +125,8 @@ def difference(one: Difference, letters: tuple[str, str]) -> str:
     settings = {target for option in OPTIONS for target in option.targets}
     if one.name.startswith("with "):
         return f"{one.name}: {letters[0 if one.a else 1]} only"
+    if one.area == "workload" and one.name == "load":  # In words already, whose slash is no path's.
+        return f"load {one.a} → {one.b}"
     if f"engine.{one.name}" in settings and one.area == "configuration":
         return f"{epochs.named(one.name)} {_setting(one.a)} → {_setting(one.b)}"
     return f"{one.name.replace('_', ' ')} {_plain(one.a)} → {_plain(one.b)}"

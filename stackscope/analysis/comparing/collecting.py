@@ -13,6 +13,7 @@ from stackscope.analysis.account import NOTHING
 from stackscope.analysis.comparing.columns import AT, BlockSums, extract
 from stackscope.analysis.comparing.digest import Digest, EpochSpan, Requests, Values
 from stackscope.analysis.comparing.figures import DISTRIBUTIONS, RATES
+from stackscope.analysis.comparing.loads import LoadSpan, load_of
 from stackscope.analysis.comparing.readings import Readings
 from stackscope.analysis.comparing.sampling import TermSample
 from stackscope.analysis.comparing.totalling import Kept, Sums, figures_of
@@ -21,13 +22,14 @@ from stackscope.analysis.ledgers import UNPRICED, Ledgers
 from stackscope.analysis.metrics import counts, latency, load, time
 from stackscope.analysis.metrics.base import unknown_needs
 from stackscope.analysis.totals import COMPLETED
-from stackscope.records import ConfigEvent, Footer, HardwareSample, Header, RequestRecord, StepRecord
+from stackscope.records import ConfigEvent, Footer, HardwareSample, Header, RequestRecord, StepRecord, TrafficEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from stackscope.analysis.account import Account
     from stackscope.analysis.comparing.counting import Floats
+    from stackscope.analysis.comparing.loads import Load
     from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.metrics.base import Metric
     from stackscope.records import AnyRecord, FinishReason
@@ -65,6 +67,8 @@ class Collector:
         self._pricing: dict[int, Pricing] = {}
         self._configs: dict[int, EngineConfig | None] = {}
         self._steps_of: dict[int, int] = {}
+        self._load: Load | None = None
+        self._loads: list[LoadSpan] = []
         self._held: list[StepRecord] = []
         self._sums = Sums()
         self._work: dict[Pricing, tuple[WorkSum, WorkSum]] = {}
@@ -110,8 +114,13 @@ class Collector:
             self._add_steps()
             if record.kind != "refused":
                 self._begin(record.epoch, self._ledgers.change(record), record.config)
+        elif isinstance(record, TrafficEvent):
+            self._add_steps()
+            if self._load is not None:
+                self._load = self._load.changed(record)
         elif isinstance(record, Header):
             self._header = record
+            self._load = load_of(record)
             self._terms = TermSample(record)
             self._begin(0, self._ledgers.begin(record), record.config)
         elif isinstance(record, Footer):
@@ -142,6 +151,7 @@ class Collector:
             epochs=tuple(
                 EpochSpan(number, self._configs.get(number), steps) for number, steps in self._steps_of.items()
             ),
+            loads=tuple(self._loads),
             machine=self._readings.state(),
             terms="there is no step" if self._terms is None else self._terms.times(),
             first_step=None if first is None else first.n,
@@ -165,6 +175,9 @@ class Collector:
             n_held = len(steps)
             steps = [step for step in steps if step.start_ns >= self._warmup_ns]
             self._warmup_steps += n_held - len(steps)
+        if steps and self._load is not None:
+            last = self._loads.pop() if self._loads and self._loads[-1].load == self._load else LoadSpan(self._load, 0)
+            self._loads.append(LoadSpan(self._load, last.steps + len(steps)))
         if steps and steps[0].epoch == steps[-1].epoch:  # Epochs only ever grow.
             self._add_stretch(steps[0].epoch, steps)
             return

@@ -11,6 +11,7 @@ from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_w
 from stackscope.analysis.comparing.differences import Difference, differences
 from stackscope.analysis.comparing.figures import BY_NAME, FIGURES, TOKENS, Better, Figure, Level, Percentile, Rate
 from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_rates
+from stackscope.analysis.comparing.loads import load_of, told
 from stackscope.analysis.comparing.moved import Moved, anatomy, moved
 from stackscope.analysis.comparing.percentiles import Grouped, ratio_of_percentiles
 from stackscope.analysis.metrics import counts, time
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.analysis.comparing.digest import Digest
+    from stackscope.analysis.comparing.loads import Load
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MOST_SESSIONS: Final = len(LETTERS)
@@ -212,11 +214,15 @@ def _headline(figures: Sequence[Compared], a: Digest, b: Digest) -> Compared:
     """What a verdict is of: tokens per second where the engine sets the pace, and how long requests take where arrivals
     do, because then the throughput is theirs."""
     by_name = {one.name: one for one in figures}
-    if any(digest.header.workload.get("rate") is not None for digest in (a, b)):
+    if any(load.rate is not None for digest in (a, b) for load in _loads(digest)):
         for name in ("e2e_p50", "tpot_p50"):
             if by_name[name].ratio is not None:
                 return by_name[name]
     return by_name[TOKENS.name]
+
+
+def _loads(digest: Digest) -> list[Load]:
+    return [span.load for span in digest.loads] or [load_of(digest.header)]
 
 
 def _verdict(headline: Compared, figures: Sequence[Compared], letters: tuple[str, str]) -> tuple[Verdict, str]:
@@ -250,7 +256,7 @@ def _facts(letter: str, digest: Digest) -> SessionFacts:
         name=digest.name,
         started=header.started,
         model=None if header.model is None else header.model.name,
-        workload=text if isinstance(text, str) else None,
+        workload=_workload(text, digest) if isinstance(text, str) else None,
         config=header.config,
         steps=digest[counts.Steps] or 0,
         requests=len(digest.requests.ids),
@@ -261,6 +267,13 @@ def _facts(letter: str, digest: Digest) -> SessionFacts:
         truncated=digest.truncated,
         anatomy_ns=anatomy(digest),
     )
+
+
+def _workload(text: str, digest: Digest) -> str:
+    """What a header says of its workload, and the loads that it does not know of."""
+    loads, begun = _loads(digest), load_of(digest.header)
+    later = loads[1:] if loads[0] == begun else loads
+    return f"{text} · load changed to {told(later)}" if later else text
 
 
 def figure_named(name: str) -> Figure:

@@ -9,6 +9,7 @@ import numpy as np
 
 from stackscope import units
 from stackscope.analysis.comparing.differences import EXTENT
+from stackscope.analysis.comparing.loads import told
 from stackscope.analysis.metrics import counts, load, time
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def concerns(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[s
     """All of them, the barriers first. `letters` are what the sessions are called."""
     made = [
         *_nothing_ran(a, b, letters),
+        *_loads(a, b, letters),
         *_workloads(a, b, found),
         *_caches(a, b, found, letters),
         *_throttling(a, b, letters),
@@ -93,11 +95,19 @@ def _nothing_ran(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Con
             yield Concern(kind="nothing ran", text=f"In {letter} no forward ran to its end.", is_barrier=True)
 
 
+def _loads(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
+    for letter, digest in zip(letters, (a, b), strict=True):
+        if len(digest.loads) > 1:
+            text = f"The load changed during {letter}: {told([span.load for span in digest.loads])}."
+            yield Concern(kind="load changed", text=text, is_barrier=True)
+
+
 def _workloads(a: Digest, b: Digest, found: Sequence[Difference]) -> Iterator[Concern]:
     names = {one.name: one for one in found if one.area == "workload"}
     if not a.header.workload or not b.header.workload:
         yield Concern(kind="workload", text="What one of them was asked is not recorded.")
         return
+    names.pop("load", None)  # `_loads` says it.
     seed = names.pop("seed", None)
     if seed is not None:
         text = f"The workloads have different seeds, {seed.a} and {seed.b}: the prompts were not the same."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from stackscope.analysis.comparing.loads import load_of, offered, told
 from stackscope.toggles import EngineConfig, Sampling, idle_settings
 
 if TYPE_CHECKING:
@@ -33,7 +34,20 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 def differences(a: Digest, b: Digest) -> tuple[Difference, ...]:
     """Everything that is not the same, the configuration first."""
-    return (*header_differences(a.header, b.header), *_of("recording", _recording(a), _recording(b)))
+    heads = _heads(a, b)
+    return (*header_differences(*heads), *_of("recording", _recording(a), _recording(b)))
+
+
+def _heads(a: Digest, b: Digest) -> tuple[Header, Header]:
+    """Their headers with the load that was really offered. Where it changed in either, `load` says it of both."""
+    asked = [dict(offered(digest.header, digest.loads)) for digest in (a, b)]
+    if any("load" in one for one in asked):
+        for one, digest in zip(asked, (a, b), strict=True):
+            one.setdefault("load", told([span.load for span in digest.loads] or [load_of(digest.header)]))
+            one.pop("concurrency", None)
+            one.pop("rate", None)
+    replace = msgspec.structs.replace
+    return replace(a.header, workload=asked[0]), replace(b.header, workload=asked[1])
 
 
 def header_differences(a: Header, b: Header) -> tuple[Difference, ...]:

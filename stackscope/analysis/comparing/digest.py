@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stackscope.analysis.comparing.counting import Floats, Ints, ShortInts
+    from stackscope.analysis.comparing.loads import LoadSpan
     from stackscope.analysis.metrics.base import Metric
     from stackscope.records import Footer, Header
     from stackscope.toggles import EngineConfig
@@ -125,6 +126,8 @@ class Digest:
     """Requests that finished, in whatever way."""
     epochs: tuple[EpochSpan, ...]
     """Those that steps ran under, in that order."""
+    loads: tuple[LoadSpan, ...]
+    """Those that were offered while steps ran, in that order."""
     machine: MachineState
     terms: TermTimes | str
     """`str`: why the time model says nothing."""
