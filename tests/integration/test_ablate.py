@@ -103,8 +103,8 @@ def test_the_report_fits_a_terminal(tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (("--factors", "speculatoin=draft"), "Did you mean speculation"),
-        (("--blocks", "1"), "at least 2 --blocks"),
-        (("--minutes", "0"), "positive number"),
+        (("--blocks", "1"), "2 to 1,000 --blocks"),
+        (("--minutes", "0"), "above 0, up to 100,000"),
         (("--workload", "nowhere"), "nowhere"),
     ],
 )

@@ -171,7 +171,7 @@ def expect_batches(data: Data) -> str:
     phrases = []
     for kind in KINDS:
         known = [(math.log2(n), data.predicted(_drafted(kind, n))) for n in _batches(data, kind)]
-        sentence = _sides(kind, [(x, one) for x, one in known if one is not None])
+        sentence = _sides(kind, [(x, one) for x, one in known if one is not None], len(known))
         phrases += [] if sentence is None else [sentence]
     return " ".join(phrases)
 
@@ -217,10 +217,11 @@ def _price(data: Data, kind: str, batches: list[int]) -> str:
 def _crossing(data: Data, kind: str) -> str | None:
     """Where the gain of one type of weights goes through 1."""
     ratios = [(math.log2(batch), data.ratio(_drafted(kind, batch))) for batch in _batches(data, kind)]
-    return _sides(kind, [(x, one.ratio) for x, one in ratios if one is not None])
+    return _sides(kind, [(x, one.ratio) for x, one in ratios if one is not None], len(ratios))
 
 
-def _sides(kind: str, points: list[tuple[float, float]]) -> str | None:
+def _sides(kind: str, points: list[tuple[float, float]], n_tried: int) -> str | None:
+    """Of (log₂ batch, gain) as far as they are known, of `n_tried` batches."""
     if not points:
         return None
     found = crossing(points)
@@ -228,6 +229,9 @@ def _sides(kind: str, points: list[tuple[float, float]]) -> str | None:
         word = "stop helping" if found.falls else "begin to help"
         return f"With {kind} weights they {word} at about {units.number(2**found.at)} at a time."
     side = "gain" if points[0][1] > 1 else "lose"
+    if len(points) < n_tried:
+        known = ", ".join(str(round(2**x)) for x, _ in points)
+        return f"With {kind} weights they {side} at {known} at a time; of the other batches nothing is known."
     return f"With {kind} weights they {side} at every batch that was tried."
 
 
