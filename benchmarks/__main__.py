@@ -5,7 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("engine_speed", "host_time", "recorder_cost", "probe_cost", "live_view", "screen_start", "ceilings")
+NAMES = (
+    "engine_speed",
+    "host_time",
+    "recorder_cost",
+    "probe_cost",
+    "live_view",
+    "screen_start",
+    "screen_open",
+    "ceilings",
+)
 
 
 def main() -> int:
