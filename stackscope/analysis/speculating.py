@@ -4,25 +4,19 @@ What a length k would bring comes from rounds of length k: real ones while it is
 shadows, which replay the drafter over the tokens that came (`records.DraftShadow`). Where they saw too little, from
 longer real drafts cut to k: an approximation, for shorter drafts begin elsewhere. No law of acceptance is assumed.
 
-The figures are ratios of sums over blocks of about a second, those of the last minute counting most. Their intervals
-hold the truth nine times in ten:
-
-- Tokens of one request are alike, and so are neighbouring blocks. So blocks are pooled into a few batches, and the
-  error is that of a ratio estimator over batches (Cochran, *Sampling Techniques*, 1977, ch. 6) with weights, times
-  (1 + ρ) ÷ (1 − ρ) for the correlation ρ of neighbours that is left (as in `statistics`).
-- Few rounds, or blocks that agree, look surer than they are. A mean of values between 0 and 1 spreads no more than a
-  proportion, so the interval of one (Wilson, *JASA* 22, 1927), with rounds as trials, is the least there is.
+The figures are ratios of sums over blocks of about a second, those of the last minute counting most, with intervals of
+nine in ten (`proportions`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
-from math import hypot, inf, log, sqrt
+from math import hypot, inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from stackscope.analysis.proportions import Sample, log_error, proportion
 from stackscope.records import ConfigEvent, DraftKind, DraftShadow, Estimate, Header, LengthCounts, StepRecord
 from stackscope.units import percent
 
@@ -38,19 +32,8 @@ BLOCK_NS: Final = 1_000_000_000
 """Steps that begin within this time make one block."""
 MOST_BLOCKS: Final = 240
 """Blocks kept of each length: the oldest count 1/4,000 by then."""
-MOST_BATCHES: Final = 12
-"""More of them are more alike; fewer tell less of how they spread."""
-LEAST_BLOCKS: Final = 4
-"""With fewer there is nothing to estimate a spread from."""
-ALIKE: Final = 4.0
-"""Rounds taken to be worth an independent one where there are too few blocks to see how alike they are."""
-CONFIDENCE: Final = 0.90
-_Z: Final = 1.6448536269514722
-"""Quantile of the normal distribution for that confidence, two-sided."""
-_MOST_CORRELATION: Final = 0.8
-LEAST_FREEDOM: Final = 3.0
-"""Degrees of freedom at least: a dozen batches show a correlation of 0.8 by chance, and with one degree left besides,
-everything was possible after thousands of drafts. Simulated: as sure, and eight in ten for three requests a minute."""
+MOST_REQUESTS: Final = 64
+"""Requests told apart at each length, the newest: of more, blocks tell enough."""
 CUT_ERROR: Final = 0.04
 """Standard deviation of ln(τ) where longer drafts were cut to a length: on traces 0.2 to 13.5 % (cost-model.md)."""
 
@@ -70,6 +53,47 @@ class Block(NamedTuple):
     def plus(self, other: Block) -> Block:
         """Both together, at the time of this one."""
         return Block(self.at_ns, *(a + b for a, b in zip(self[1:], other[1:], strict=True)))
+
+
+class Faded(NamedTuple):
+    """What rounds of one length did for one request, each counting half for every `HALF_LIFE_NS` before `at_ns`."""
+
+    at_ns: int
+    rounds: float = 0.0
+    covered: float = 0.0
+    drafted: float = 0.0
+    accepted: float = 0.0
+    tokens: float = 0.0
+    full: float = 0.0
+    whole: float = 0.0
+
+    def plus(self, block: Block) -> Faded:
+        """With a later block, at the time of that."""
+        weight = _weight(block.at_ns - self.at_ns)
+        return Faded(block.at_ns, *(weight * a + b for a, b in zip(self[1:], block[1:], strict=True)))
+
+
+class Seen:
+    """Rounds of one source by length: in blocks of time, and by request where it is known whose they were."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, deque[Block]] = {}
+        self.requests: dict[int, dict[int, Faded]] = {}
+
+    def add(self, length: int, block: Block) -> None:
+        """Take the next block of a length."""
+        blocks = self.blocks.get(length)
+        if blocks is None:
+            blocks = self.blocks[length] = deque(maxlen=MOST_BLOCKS)
+        blocks.append(block)
+
+    def add_to(self, request: int, length: int, block: Block) -> None:
+        """Say what of it was one request's."""
+        requests = self.requests.setdefault(length, {})
+        before = requests.pop(request, None)
+        requests[request] = (Faded(block.at_ns) if before is None else before).plus(block)
+        if len(requests) > MOST_REQUESTS:
+            del requests[next(iter(requests))]
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -101,10 +125,17 @@ class Acceptance(msgspec.Struct, frozen=True):
 class Curve:
     """What one draft source does at every length that is known. Immutable."""
 
-    def __init__(self, source: DraftKind, blocks: dict[int, Sequence[Block]], replayed: frozenset[int]) -> None:
-        """`blocks` by draft length, oldest first. `replayed`: the lengths whose rounds were of that length."""
+    def __init__(
+        self,
+        source: DraftKind,
+        blocks: Mapping[int, Sequence[Block]],
+        requests: Mapping[int, Sequence[Faded]],
+        replayed: frozenset[int],
+    ) -> None:
+        """By draft length, blocks with the oldest first. `replayed`: the lengths whose rounds were of that length."""
         self.source = source
         self._blocks = blocks
+        self._requests = requests
         self._replayed = replayed
 
     @property
@@ -180,18 +211,16 @@ class Curve:
     def _ratio(
         self,
         length: int,
-        amount: Callable[[Block], float],
-        base: Callable[[Block], float],
-        trials: Callable[[Block], float],
+        amount: Callable[[Block | Faded], float],
+        base: Callable[[Block | Faded], float],
+        trials: Callable[[Block | Faded], float],
     ) -> Estimate | None:
+        def samples(seen: Sequence[Block | Faded]) -> list[Sample]:
+            return [Sample(amount(b), base(b), trials(b), _weight(newest - b.at_ns)) for b in seen if base(b) > 0]
+
         blocks = self._blocks.get(length, ())
         newest = max((b.at_ns for b in blocks), default=0)
-        samples = [
-            Sample(amount(b), base(b), trials(b), 0.5 ** ((newest - b.at_ns) / HALF_LIFE_NS))
-            for b in blocks
-            if base(b) > 0
-        ]
-        return proportion(samples)
+        return proportion(samples(blocks), samples(self._requests.get(length, ())))
 
 
 class Curves:
@@ -201,12 +230,12 @@ class Curves:
         self._config: EngineConfig | None = None
         self._source: DraftKind | None = None
         """What really drafts, at one length. `None`: nothing does."""
-        self._rounds: dict[tuple[int, int, int], int] = {}
-        """Real rounds that are in no block yet: how often so many tokens were drafted, accepted and emitted."""
+        self._rounds: dict[int, dict[tuple[int, int, int], int]] = {}
+        """Real rounds that are in no block yet, by request: how often so many tokens were drafted, accepted, won."""
         self._open_ns = 0
         """When the first of them began."""
-        self._exact: dict[DraftKind, dict[int, deque[Block]]] = {"ngram": {}, "draft": {}}
-        self._cut: dict[DraftKind, dict[int, deque[Block]]] = {"ngram": {}, "draft": {}}
+        self._exact: dict[DraftKind, Seen] = {"ngram": Seen(), "draft": Seen()}
+        self._cut: dict[DraftKind, Seen] = {"ngram": Seen(), "draft": Seen()}
 
     def begin(self, config: EngineConfig) -> None:
         """State the configuration in force. What another drafter or model made of it is forgotten."""
@@ -235,24 +264,29 @@ class Curves:
 
     def curve(self, source: DraftKind) -> Curve | None:
         """What is known of a draft source by now. `None`: nothing."""
-        exact: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in self._exact[source].items()}
-        cut: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in self._cut[source].items()}
+        exact, cut = self._exact[source], self._cut[source]
+        blocks: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in exact.blocks.items()}
+        cuts: dict[int, Sequence[Block]] = {length: tuple(b) for length, b in cut.blocks.items()}
         if self._rounds and source == self._source:
             for length, block in self._open_blocks():
-                known = exact if length == self._longest else cut
+                known = blocks if length == self._longest else cuts
                 known[length] = (*known.get(length, ()), block)
-        if not (cut or exact):
+        if not (cuts or blocks):
             return None
-        replays, cuts = Curve(source, exact, frozenset(exact)), Curve(source, cut, frozenset())
-        for length in exact.keys() & cut.keys():
+        requests = {length: tuple(known.values()) for length, known in exact.requests.items()}
+        requests_cut = {length: tuple(known.values()) for length, known in cut.requests.items()}
+        replayed = Curve(source, blocks, requests, frozenset(blocks))
+        shortened = Curve(source, cuts, requests_cut, frozenset())
+        for length in blocks.keys() & cuts.keys():
             # Shadows may have followed few requests by now, where all of them were drafted for.
-            if _error(cuts, length) < _error(replays, length):
-                del exact[length]
-        return Curve(source, cut | exact, frozenset(exact))
+            if _error(shortened, length) < _error(replayed, length):
+                del blocks[length]
+        of_requests = requests_cut | {length: known for length, known in requests.items() if length in blocks}
+        return Curve(source, cuts | blocks, of_requests, frozenset(blocks))
 
     def _forget(self, source: DraftKind) -> None:
-        self._exact[source] = {}
-        self._cut[source] = {}
+        self._exact[source] = Seen()
+        self._cut[source] = Seen()
 
     def _take_shadow(self, record: DraftShadow) -> None:
         for counts in record.lengths:
@@ -261,7 +295,7 @@ class Curves:
                     record.at_ns, counts.rounds, counts.covered, counts.drafted, counts.accepted, counts.tokens,
                     counts.full, counts.whole,
                 )  # fmt: skip
-                _blocks_of(self._exact[record.source], counts.length).append(block)
+                self._exact[record.source].add(counts.length, block)
 
     def _take_step(self, step: StepRecord) -> None:
         if self._source is None or step.invalid_output:
@@ -274,8 +308,11 @@ class Curves:
                 if not rounds:
                     self._open_ns = step.start_ns
                 # Steps come by the thousand: what they make of each length is worked out once a block.
+                mine = rounds.get(work.request)
+                if mine is None:
+                    mine = rounds[work.request] = {}
                 key = work.drafted, work.accepted, work.emitted
-                rounds[key] = rounds.get(key, 0) + 1
+                mine[key] = mine.get(key, 0) + 1
 
     @property
     def _longest(self) -> int:
@@ -284,13 +321,19 @@ class Curves:
 
     def _open_blocks(self) -> list[tuple[int, Block]]:
         """The rounds that are in no block yet, as blocks of each length up to that in force."""
-        return [(k, _counted(self._rounds, self._open_ns, k)) for k in range(1, self._longest + 1)]
+        rounds: dict[tuple[int, int, int], int] = {}
+        for mine in self._rounds.values():
+            for key, times in mine.items():
+                rounds[key] = rounds.get(key, 0) + times
+        return [(k, _counted(rounds, self._open_ns, k)) for k in range(1, self._longest + 1)]
 
     def _close_block(self) -> None:
         if self._rounds and self._source is not None:
             for length, block in self._open_blocks():
-                known = self._exact if length == self._longest else self._cut
-                _blocks_of(known[self._source], length).append(block)
+                seen = (self._exact if length == self._longest else self._cut)[self._source]
+                seen.add(length, block)
+                for request, mine in self._rounds.items():
+                    seen.add_to(request, length, _counted(mine, self._open_ns, length))
         self._rounds = {}
 
 
@@ -298,11 +341,9 @@ def _source_of(config: EngineConfig) -> DraftKind | None:
     return config.speculation if config.speculation in ("ngram", "draft") else None
 
 
-def _blocks_of(by_length: dict[int, deque[Block]], length: int) -> deque[Block]:
-    blocks = by_length.get(length)
-    if blocks is None:
-        blocks = by_length[length] = deque(maxlen=MOST_BLOCKS)
-    return blocks
+def _weight(age_ns: int) -> float:
+    """What counts so long afterwards."""
+    return float(0.5 ** (age_ns / HALF_LIFE_NS))
 
 
 def _counted(table: Mapping[tuple[int, int, int], int], at_ns: int, length: int) -> Block:
@@ -329,69 +370,3 @@ def _error(curve: Curve, length: int) -> float:
     if tokens is None:
         return inf
     return hypot(log_error(tokens), 0.0 if curve.is_replayed(length) else CUT_ERROR)
-
-
-def log_error(estimate: Estimate) -> float:
-    """Standard deviation of the logarithm of a positive estimate with a 90 % interval."""
-    low = max(estimate.low, 1e-9)
-    return max(log(max(estimate.high, low) / low), 0.0) / (2 * _Z)
-
-
-class Sample(NamedTuple):
-    """One block of a ratio."""
-
-    amount: float
-    base: float
-    """At least as large as the amount."""
-    trials: float
-    """Independent trials that it is made of, at most."""
-    weight: float = 1.0
-
-
-def proportion(samples: Sequence[Sample]) -> Estimate | None:
-    """Σ weighted amounts ÷ Σ weighted bases, between 0 and 1, with its interval. `None` without a base.
-
-    `samples` are in the order of time. See the module for the two errors of which the greater counts.
-    """
-    total = sum(s.weight * s.base for s in samples)
-    if total <= 0:
-        return None
-    value = min(1.0, max(0.0, sum(s.weight * s.amount for s in samples) / total))
-    weighted = sum(s.weight * s.trials for s in samples)
-    trials = weighted**2 / max(sum(s.weight**2 * s.trials for s in samples), 1e-12)
-    reach = 0.0
-    if len(samples) < LEAST_BLOCKS:
-        trials /= ALIKE
-    else:
-        reach = _reach(samples, value, total)
-    low, high = _wilson(value, max(trials, 0.25))
-    return Estimate(value, max(0.0, min(low, value - reach)), min(1.0, max(high, value + reach)))
-
-
-def _reach(samples: Sequence[Sample], value: float, total: float) -> float:
-    """Half the width of the interval, from how the blocks stray from the ratio of all."""
-    from scipy.special import stdtrit  # half a second, which no start should pay for
-
-    size = -(-len(samples) // MOST_BATCHES)
-    batches = [samples[start : start + size] for start in range(0, len(samples), size)]
-    strays = [sum(s.weight * (s.amount - value * s.base) for s in batch) for batch in batches]
-    power = sum(x * x for x in strays)
-    if power <= 0.0:
-        return 0.0
-    shares = [sum(s.weight * s.base for s in batch) / total for batch in batches]
-    n = 1.0 / sum(share * share for share in shares)  # Batches of equal weight that would say as much.
-    neighbours = sum(a * b for a, b in pairwise(strays)) / power
-    # Freed of its downward bias (Marriott and Pope, Biometrika 41, 1954).
-    correlation = min(max((n * neighbours + 1) / max(n - 3, 1.0), 0.0), _MOST_CORRELATION)
-    inflation = (1 + correlation) / (1 - correlation)
-    freedom = max(LEAST_FREEDOM, n / inflation - 1)
-    variance = power / total**2 * inflation * n / max(n - 1, 1.0)
-    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * sqrt(variance)
-
-
-def _wilson(share: float, trials: float) -> tuple[float, float]:
-    """The interval of a proportion (Wilson, 1927)."""
-    square = _Z * _Z
-    centre = (share + square / (2 * trials)) / (1 + square / trials)
-    reach = _Z / (1 + square / trials) * sqrt(share * (1 - share) / trials + square / (4 * trials * trials))
-    return min(share, centre - reach), max(share, centre + reach)

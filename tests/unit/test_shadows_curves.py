@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
+import msgspec
 import pytest
 
-from stackscope.analysis.speculating import Curve, Curves, Sample, proportion
+from stackscope.analysis.speculating import Curve, Curves
 from stackscope.records import (
     ConfigEvent,
     DraftShadow,
@@ -216,63 +216,18 @@ def test_old_evidence_stays_when_nothing_new_comes() -> None:
     assert acceptance.value == pytest.approx(0.25)
 
 
-# Intervals
-
-
-def test_few_rounds_are_unsure_and_many_are_sure() -> None:
-    few = proportion([Sample(1, 2, 2)])
-    many = proportion([Sample(500 + n % 3, 1000, 1000) for n in range(60)])
-    assert few is not None
-    assert few.high - few.low > 0.7
-    assert many is not None
-    assert many.high - many.low < 0.02
-    assert proportion([]) is None
-    assert proportion([Sample(0, 0, 0)]) is None
-
-
-@pytest.mark.parametrize("amount", [0, 7])
-def test_none_and_all_are_not_certain(amount: int) -> None:
-    estimate = proportion([Sample(amount, 7, 7) for _ in range(5)])
-    assert estimate is not None
-    assert estimate.value == amount / 7
-    assert 0.0 <= estimate.low <= estimate.value <= estimate.high <= 1.0
-    assert estimate.high - estimate.low > 0.03
-
-
-def estimates(n_blocks: int, spread: float, stay: float, runs: int) -> list[Estimate]:
-    """Of a share of 0.5 in all: rates that differ from block to block, or stay for a few blocks as requests do."""
-    rng = random.Random(n_blocks)
-    found = []
-    for _ in range(runs):
-        rate = 0.5 + rng.uniform(-spread, spread)
-        samples = []
-        for index in range(n_blocks):
-            if rng.random() >= stay:
-                rate = 0.5 + rng.uniform(-spread, spread)
-            rounds = rng.randint(20, 60)
-            hits = sum(rng.random() < rate for _ in range(rounds))
-            samples.append(Sample(hits, rounds, rounds, 0.5 ** ((n_blocks - index) / 20)))
-        estimate = proportion(samples)
-        assert estimate is not None
-        found.append(estimate)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("n_blocks", "spread", "stay"),
-    [
-        (6, 0.0, 0.0), (6, 0.2, 0.0), (20, 0.0, 0.0), (20, 0.2, 0.0), (20, 0.1, 0.5), (60, 0.2, 0.0), (60, 0.2, 0.8),
-        (60, 0.45, 0.8), (120, 0.45, 0.8),
-    ],
-)  # fmt: skip
-def test_intervals_hold_the_truth_nine_times_in_ten(n_blocks: int, spread: float, stay: float) -> None:
-    found = estimates(n_blocks, spread, stay, 400)
-    assert 0.85 <= sum(one.holds(0.5) for one in found) / len(found) <= 0.99
-
-
-@pytest.mark.parametrize(("n_blocks", "spread", "stay"), [(20, 0.1, 0.5), (60, 0.2, 0.8), (60, 0.45, 0.8)])
-def test_after_a_thousand_drafts_not_everything_is_possible(n_blocks: int, spread: float, stay: float) -> None:
-    """Nor where a dozen batches happen to look much alike."""
-    found = estimates(n_blocks, spread, stay, 200)
-    assert sum(one.high - one.low > 0.9 for one in found) <= 0.15 * len(found)
-    assert sorted(one.high - one.low for one in found)[len(found) // 2] < 0.6
+def test_what_is_alike_within_requests_is_no_more_than_the_requests() -> None:
+    """Two requests at a time, one that agrees and one that does not, and blocks of both that are all alike."""
+    curves = Curves()
+    curves.write(
+        Header(stackscope="0", started="", host="", device="", config=EngineConfig(speculation="ngram", draft_length=3))
+    )
+    for n in range(3000):
+        works = [msgspec.structs.replace(round_of(3, accepted), request=r) for r, accepted in enumerate((0, 3))]
+        curves.write(step(n, *works, at_ns=n * SECOND // 100))
+    curve = known(curves.curve("ngram"))
+    for length in (1, 3):
+        acceptance = curve.acceptance(length)
+        assert acceptance is not None
+        assert acceptance.value == pytest.approx(0.5)
+        assert acceptance.high - acceptance.low > 0.6

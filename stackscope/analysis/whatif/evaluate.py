@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from stackscope.analysis.speculating import log_error
+from stackscope.analysis.proportions import log_error
 from stackscope.analysis.timing.terms import TERMS, Terms
 from stackscope.analysis.whatif import plans
 from stackscope.analysis.whatif.plans import DraftPlan, State

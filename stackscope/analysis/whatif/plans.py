@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from stackscope import units
-from stackscope.analysis.speculating import CUT_ERROR, log_error
+from stackscope.analysis.proportions import log_error
+from stackscope.analysis.speculating import CUT_ERROR
 from stackscope.analysis.whatif.transforms import Drafting, Prompts
 from stackscope.toggles import EngineConfig
 
