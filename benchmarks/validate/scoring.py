@@ -12,6 +12,7 @@ from benchmarks.validate import (
     figures,
     measuring,
     naming,
+    pace,
     score_naming,
     score_tau,
     score_time,
@@ -57,11 +58,16 @@ class Scores:
         self._checked: list[Recording] = []
         self._n_read = 0
         self._special: Counter[str] = Counter()
+        self._paces: dict[str, float] = {}
+        """Of the machine, in sessions that were left alone."""
 
     def all(self) -> Scored:
         """Every figure that there are recordings for."""
         rows = [*self._times(), *self._toggles(), *self._naming(), *self._drafts(), *self._checks()]
-        return Scored(rows, self._notes)
+        held_up = pace.note(self._paces)
+        if held_up is not None:
+            self._notes.append(held_up)
+        return Scored([*rows, pace.row(self._paces)], self._notes)
 
     def _recording(self, name: str) -> Recording | None:
         path = self._folder.recording(name)
@@ -77,8 +83,13 @@ class Scores:
         return found
 
     def _of(self, scenarios: Iterable[Scenario]) -> list[tuple[Scenario, Recording]]:
-        pairs = ((one, self._recording(one.name)) for one in scenarios)
-        return [(one, found) for one, found in pairs if found is not None]
+        """Those that were staged. Each is read when it is scored."""
+        pairs = [(one, found) for one in scenarios if (found := self._recording(one.name)) is not None]
+        for scenario, recording in pairs:
+            known = pace.pace(recording.records) if pace.is_left_alone(scenario) else None
+            if known is not None:
+                self._paces[scenario.name] = known
+        return pairs
 
     def _times(self) -> list[Row]:
         within: list[Foretold] = []
