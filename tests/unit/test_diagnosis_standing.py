@@ -67,6 +67,18 @@ def test_at_the_end_of_a_longer_run_it_is_told_what_led() -> None:
     )
 
 
+def test_two_that_lead_together_are_told_as_two() -> None:
+    both = [window(at, weights=4.0, attention=3.9, compute=1.1, commit=1.0) for at in (10, 10.5, 11)]
+    namer = begun(9.5)
+    assert [one.sentence for one in follow(namer, both[:2])] == [
+        "weight bandwidth and KV and attention lead together; they are named if they still do in 2 s",
+        "weight bandwidth and KV and attention lead together; they are named if they still do in 1.5 s",
+    ]
+    assert namer.update(both[2], is_over=True).sentence == (
+        "the run was too short to name anything: 1.5 s of steps, 2 s are needed"
+    )
+
+
 def test_what_leads_by_now_is_not_told_as_what_it_is_not() -> None:
     namer = Namer()
     follow(namer, [window(at, weights=6.0, compute=2.0, commit=2.0) for at in range(10, 16)])

@@ -307,9 +307,13 @@ class Namer:
         if is_over and seen_ns < HOLD_NS:
             seen, needed = _seconds(seen_ns), _seconds(HOLD_NS)
             return f"the run was too short to name anything: {seen} of steps, {needed} are needed"
+        who = " and ".join(finding.cause for finding in choice.together) or str(choice.name)
         if is_over:
-            return f"{choice.name} led at the end, but not for the {_seconds(HOLD_NS)} that a name takes"
-        return f"{choice.name} leads; it is named if it still does in {_seconds(max(HOLD_NS - led_ns, 0))}"
+            return f"{who} led at the end, but not for the {_seconds(HOLD_NS)} that a name takes"
+        left = _seconds(max(HOLD_NS - led_ns, 0))
+        if choice.together:
+            return f"{who} lead together; they are named if they still do in {left}"
+        return f"{who} leads; it is named if it still does in {left}"
 
     def _is_unseen(self, at_ns: int, updated_ns: int | None) -> bool:
         """Whether so much went by since the last look, or before the first, that nothing said then holds now."""
