@@ -21,6 +21,8 @@ STANDINGS: Final = {
     "unknown": "",
 }  # fmt: skip
 """How a figure stands, in a column."""
+SAME: Final = 0.01
+"""A change of which the whole interval is smaller than this is called none, rather than one that is not known."""
 
 HOWS: Final = {
     "paired": "portions of the same work paired",
@@ -72,7 +74,8 @@ def _change(one: Compared) -> str:
 
 def _standing(one: Compared) -> str:
     if one.ratio is not None:
-        return "same" if one.ratio.low == one.ratio.high == 1.0 else STANDINGS[one.standing]
+        is_same = one.ratio.holds(1.0) and one.ratio.low > 1.0 - SAME and one.ratio.high < 1.0 + SAME
+        return "same" if is_same else STANDINGS[one.standing]
     return "too few" if one.why is not None and one.why.startswith("too few") else ""
 
 
