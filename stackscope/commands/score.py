@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 
 def score(paths: Sequence[Path], *, json: bool = False) -> int:
-    """Print the score of every recording and of all; the exit status. Raises `SessionFileError`."""
-    sessions = [_scored(path) for path in recordings_in(paths)]
+    """Print the score of every recording and of all; the exit status. Raises `SessionFileError`.
+
+    One that is named twice counts once.
+    """
+    sessions = [_scored(path) for path in {one.resolve(): one for one in recordings_in(paths)}.values()]
     total = merged(one.score for one in sessions)
     if json:
         output.write_json(document(sessions, total))

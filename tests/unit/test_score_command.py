@@ -103,6 +103,15 @@ def test_a_folder_stands_for_its_recordings_and_all_are_summed(tmp_path: Path) -
     assert "too few to judge by" in out
 
 
+def test_a_recording_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    record(path, Estimate(0.5, 0.4, 0.6))
+    code, out, _ = score(tmp_path, path, tmp_path / ".." / tmp_path.name / path.name)
+    assert code == 0
+    assert out.splitlines()[1].startswith("a              1       1       1 of 1")
+    assert "total" not in out
+
+
 def test_a_recording_that_is_cut_off_is_scored_as_far_as_it_goes(tmp_path: Path) -> None:
     _, out, _ = score(record(tmp_path / "cut.jsonl.zst", Estimate(0.5, 0.4, 0.6), is_whole=False))
     assert "note" in out
