@@ -57,6 +57,12 @@ ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
 ALWAYS: Final = frozenset({"tokens_per_forward", "acceptance", "useful_hit_rate", "idle_compute", "joules_per_token"})
 """Shown even where no cell has them: that they are not known is worth knowing."""
 
+WHY_UNKNOWN: Final = {
+    "idle_compute": "Idle compute is told of models whose ceilings were measured beforehand: stackscope calibrate.",
+    "joules_per_token": "Energy is told where the processor's package or the GPU says what power it takes.",
+}
+"""Said where a cell lacks one of these."""
+
 COLUMN: Final = 9
 LABEL: Final = 18
 
@@ -75,7 +81,11 @@ def note_of(result: Ablation) -> str:
     told = "Medians over blocks of each run's value; tokens per second geometric means; n over all runs."
     if any(mark_of(cell, name) for cell in result.cells for _, name, _ in ROWS):
         told += " * Of so few values in a run, the p95 is no more than the largest."
-    return told
+    return " ".join([told, *(why for name, why in WHY_UNKNOWN.items() if not _is_known(result, name))])
+
+
+def _is_known(result: Ablation, name: str) -> bool:
+    return all(name in cell.figures for cell in result.cells)
 
 
 def _table(cells: Sequence[tuple[int, Cell]]) -> list[Text]:

@@ -46,7 +46,8 @@ def stage_lengths(models: Models, is_quick: bool) -> Stage:
     return Stage(
         cells=tuple(cells),
         told=(
-            "Drafts of 1 to 8 tokens, each accepted with a probability of 40 % or 90 %, whatever it is.",
+            "Drafts of 1 to 8 tokens, each accepted with a probability of 40 % or 90 %, whatever it is. The first that "
+            "is not ends its draft: the longer it is, the fewer of its tokens are accepted.",
             "Look at which length is best for each, and at the step from 4 to 5 rows and from 8 to 9: kernels that "
             "take rows in blocks of four begin a new one there.",
         ),

@@ -55,7 +55,8 @@ def stage_acceptance(models: Models, is_quick: bool) -> Stage:
         ),
         told=(
             "Drafts of three tokens, corrupted: each is accepted with a probability that is set, whatever it is. The "
-            "text is then worthless, the work is real.",
+            "first that is not ends its draft, so that fewer of all drafted tokens are accepted. The text is then "
+            "worthless, the work is real.",
             "Look for the acceptance at which drafting turns from a loss into a gain.",
         ),
         quick="Acceptance has three values, not six; requests are fewer.",
