@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
+from stackscope.characters import harmless
+
 LONGEST_WORD: Final = 300
 """Characters of a word that are told whole: long paths are shorter, and a value of thousands hides its sentence."""
 
@@ -17,8 +19,7 @@ def one_line(text: str) -> str:
 
     What would move the terminal is replaced, and of words that go on and on both ends are kept.
     """
-    printable = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-    return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}…{word[0][-100:]}", printable)
+    return re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: f"{word[0][:100]}…{word[0][-100:]}", harmless(text))
 
 
 class StackscopeError(Exception):

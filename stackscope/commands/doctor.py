@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from stackscope import __version__
+from stackscope.characters import harmless
 from stackscope.commands import examinations, gpu_examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library
 from stackscope.commands.examined_ceilings import of_ceilings
@@ -145,4 +146,4 @@ def _show(report: Report) -> None:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(harmless(text), width, break_long_words=False, break_on_hyphens=False) or [""]

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from stackscope import units
-from stackscope.characters import harmless_json
+from stackscope.characters import harmless, harmless_json
 from stackscope.commands.interrupts import told_when_interrupted
 from stackscope.errors import ModelFileError
 from stackscope.model.catalog import CatalogEntry, cache_folder, catalogue, resolve
@@ -49,7 +49,7 @@ def list_models(*, json: bool = False) -> None:
     table.add_column("kind")
     table.add_column("size", justify="right")
     for entry in entries:
-        table.add_row(entry.name, entry.kind, units.data_size(entry.bytes))
+        table.add_row(harmless(entry.name), entry.kind, units.data_size(entry.bytes))
     console.print(table)
     console.print(f"\nVariants and downloads are kept in {shown(cache_folder())}", soft_wrap=True)
     if any(entry.kind == "unfinished" for entry in entries):

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from stackscope import cgroups
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError, StackscopeError
 from stackscope.hardware import host
 from stackscope.hardware.credible import why_incredible
 from stackscope.model.catalog import cache_folder
-from stackscope.model.files import printable, shown
+from stackscope.model.files import shown
 from stackscope.records.ceilings import Ceilings, Conditions, placement
 
 if TYPE_CHECKING:
@@ -211,9 +212,9 @@ def _read(path: Path) -> Found:
             return Found(None, other=OtherVersion(head.format, head.ceilings.conditions.model))
         ceilings = msgspec.json.decode(text, type=_File).ceilings
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        return Found(None, Trouble(path, is_read=True, why=printable(str(error)).rstrip(".")))
+        return Found(None, Trouble(path, is_read=True, why=harmless(str(error)).rstrip(".")))
     why = why_incredible(ceilings)
-    return Found(ceilings) if why is None else Found(None, Trouble(path, is_read=True, why=printable(why)))
+    return Found(ceilings) if why is None else Found(None, Trouble(path, is_read=True, why=harmless(why)))
 
 
 def set_aside() -> dict[Path, Path]:

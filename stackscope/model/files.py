@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from stackscope import units
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError, UsageError
 
 try:
@@ -29,14 +30,9 @@ PARTIAL_SUFFIX: Final = ".partial"
 _DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def printable(text: str) -> str:
-    """A text out of a file, for a message of one line: what would move or colour the terminal is replaced."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-
-
 def shown(path: Path | str) -> str:
-    """A path as printable text: bytes of its name that are not UTF-8 are replaced too."""
-    return printable(os.fsencode(path).decode("utf-8", "replace"))
+    """A path as text that does no harm in a line: bytes of its name that are not UTF-8 are replaced too."""
+    return harmless(os.fsencode(path).decode("utf-8", "replace"))
 
 
 def open_model(path: Path) -> BinaryIO:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError
 from stackscope.model import architectures as a
-from stackscope.model.files import printable, shown
+from stackscope.model.files import shown
 from stackscope.records import LayerSummary
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Keys:
     def required(self, name: str) -> int:
         value = self.integer(name)
         if value is None:
-            key = f"{printable(self.architecture)}.{name}"
+            key = f"{harmless(self.architecture)}.{name}"
             raise ModelFileError(f"{shown(self.path)} does not say its {key}.", remedy=_CONVERT)
         return value
 
@@ -74,7 +75,7 @@ class Keys:
         return int(value)
 
     def _wrong(self, name: str, what: str) -> ModelFileError:
-        key = f"{printable(self.architecture)}.{name}"
+        key = f"{harmless(self.architecture)}.{name}"
         return ModelFileError(f"{shown(self.path)} has {what} for {key}.", remedy=_CONVERT)
 
 

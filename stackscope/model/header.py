@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from stackscope import units
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError
 from stackscope.model import cursor as c
-from stackscope.model.files import open_model, printable, shown
+from stackscope.model.files import open_model, shown
 from stackscope.model.ggml_types import BY_ID, REMOVED, TYPE_COUNT
 from stackscope.model.impostors import PREFIX_BYTES, impostor
 
@@ -216,12 +217,12 @@ def _tensors(path: Path, cursor: c.Cursor, n_tensors: int, alignment: int) -> tu
     for _ in range(n_tensors):
         name = cursor.string(limit=MAX_TENSOR_NAME)
         if name in seen:
-            raise c.DamagedError(f"the tensor {printable(_text(name))} comes twice")
+            raise c.DamagedError(f"the tensor {harmless(_text(name))} comes twice")
         seen.add(name)
         tensor = _tensor(path, cursor, _text(name))
         if tensor.offset != expected:
             places = f"lies at {units.count(tensor.offset)} where {units.count(expected)} was expected"
-            raise c.DamagedError(f"the tensor {printable(tensor.name)} {places}")
+            raise c.DamagedError(f"the tensor {harmless(tensor.name)} {places}")
         expected = _padded(tensor.offset + tensor.bytes, alignment)
         tensors.append(tensor)
     return tuple(tensors)
@@ -230,18 +231,18 @@ def _tensors(path: Path, cursor: c.Cursor, n_tensors: int, alignment: int) -> tu
 def _tensor(path: Path, cursor: c.Cursor, name: str) -> TensorInfo:
     n_dimensions = cursor.integer(c.U32)
     if n_dimensions > MAX_DIMENSIONS:
-        raise c.DamagedError(f"the tensor {printable(name)} has {units.count(n_dimensions)} dimensions")
+        raise c.DamagedError(f"the tensor {harmless(name)} has {units.count(n_dimensions)} dimensions")
     shape = tuple(cursor.integer(c.I64) for _ in range(n_dimensions))
     type_id, offset = cursor.integer(c.I32), cursor.integer(c.U64)
     elements = math.prod(shape)
     if any(n < 0 for n in shape) or elements >= 1 << 63:
-        raise c.DamagedError(f"the tensor {printable(name)} has the shape {shape}")
+        raise c.DamagedError(f"the tensor {harmless(name)} has the shape {shape}")
     storage = BY_ID.get(type_id)
     if storage is None:
         raise _unknown_type(path, name, type_id)
     if shape and shape[0] % storage.block != 0:
         raise c.DamagedError(
-            f"a row of {printable(name)} has {units.count(shape[0])} elements, not a multiple of {storage.block}"
+            f"a row of {harmless(name)} has {units.count(shape[0])} elements, not a multiple of {storage.block}"
         )
     return TensorInfo(name, storage.name, shape, offset, elements // storage.block * storage.bytes)
 
@@ -257,7 +258,7 @@ def _unknown_type(path: Path, name: str, type_id: int) -> Exception:
             f"{shown(path)} holds weights of type {type_id}, which is newer than the installed llama.cpp.",
             remedy="Update Stackscope, or get the model in an older type such as Q4_K_M.",
         )
-    return c.DamagedError(f"the tensor {printable(name)} has the impossible type {type_id}")
+    return c.DamagedError(f"the tensor {harmless(name)} has the impossible type {type_id}")
 
 
 def _check_extent(path: Path, tensors: tuple[TensorInfo, ...], data_offset: int, file_bytes: int) -> None:
@@ -268,7 +269,7 @@ def _check_extent(path: Path, tensors: tuple[TensorInfo, ...], data_offset: int,
         first = next(t for t in tensors if data_offset + t.offset + t.bytes > file_bytes)
         share = units.percent(file_bytes / needed)
         sizes = f"{units.data_size(file_bytes)} of {units.data_size(needed)} ({share})"
-        raise _cut_short(path, f"has {sizes} and ends inside {printable(first.name)}")
+        raise _cut_short(path, f"has {sizes} and ends inside {harmless(first.name)}")
     if data_offset > file_bytes:  # only empty tensors: nothing to read, but the C reader would refuse it
         raise c.CutShortError
 

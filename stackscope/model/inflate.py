@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from stackscope import units
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError, UsageError
 from stackscope.model import cursor as c
 from stackscope.model.catalog import folder_of
-from stackscope.model.files import open_model, printable, require_new, shown, whole_file
+from stackscope.model.files import open_model, require_new, shown, whole_file
 from stackscope.model.ftypes import split_type
 from stackscope.model.ggml_types import BY_NAME, row_bytes
 from stackscope.model.header import Header, TensorInfo, read_header
@@ -147,7 +148,7 @@ def _feed_forward(header: Header) -> int:
     if architecture not in GATED:
         raise _refusal(
             header,
-            f"of architecture {printable(str(architecture))}, not known to have plainly gated feed-forward blocks",
+            f"of architecture {harmless(str(architecture))}, not known to have plainly gated feed-forward blocks",
         )
     width = header.metadata.get(f"{architecture}.feed_forward_length")
     blocks = header.metadata.get(f"{architecture}.block_count")
@@ -169,7 +170,7 @@ def _feed_forward(header: Header) -> int:
     for name in shapes:
         part = _part(name)
         if part.startswith("ffn_") and part not in known:
-            raise _refusal(header, f"with {printable(name)}, which may depend on the feed-forward width")
+            raise _refusal(header, f"with {harmless(name)}, which may depend on the feed-forward width")
     return width
 
 

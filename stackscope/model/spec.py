@@ -8,9 +8,10 @@ from typing import Final
 import msgspec
 
 from stackscope import units
+from stackscope.characters import harmless
 from stackscope.errors import LibraryError
 from stackscope.model import architectures, geometry, native
-from stackscope.model.files import printable, shown
+from stackscope.model.files import shown
 from stackscope.model.ggml_types import row_bytes
 from stackscope.model.header import Header, TensorInfo, read_header
 from stackscope.model.roles import is_matrix, layer_of, role_of
@@ -173,7 +174,7 @@ def load_spec(path: Path | str) -> ModelSpec:
         data_offset=found.data_offset,
         alignment=found.alignment,
         architecture=architecture,
-        name=printable(_text(found.metadata, "general.name") or header.path.stem),
+        name=harmless(_text(found.metadata, "general.name") or header.path.stem),
         file_type=_number(found.metadata, "general.file_type"),
         vocabulary=_vocabulary(keys, header, found),
         context=keys.required("context_length"),
@@ -195,7 +196,7 @@ def _require_agreement(header: Header, found: native.NativeHeader) -> None:
     for mine, theirs in zip(ours, found.tensors, strict=False):
         if mine != theirs:
             sizes = [f"{units.count(row[4])} bytes of {row[1]}" for row in (theirs, mine)]
-            name = f"{printable(mine[0])} of {shown(header.path)}"
+            name = f"{harmless(mine[0])} of {shown(header.path)}"
             raise LibraryError(
                 f"The inference library reads {name} as {sizes[0]}, not {sizes[1]}.",
                 remedy="Install the version of llama-cpp-python that Stackscope names.",

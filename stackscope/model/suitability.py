@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from stackscope.characters import harmless
 from stackscope.errors import ModelFileError
-from stackscope.model.files import printable, shown
+from stackscope.model.files import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +108,7 @@ def _refuse_embeddings(path: Path, metadata: dict[str, Value], architecture: str
     pooling = metadata.get(f"{architecture}.pooling_type")
     causal = metadata.get(f"{architecture}.attention.causal")
     if (isinstance(pooling, int) and pooling > 0) or causal is False:
-        raise _refusal(path, _EMBEDDING[0].format(printable(architecture)), _EMBEDDING[1])
+        raise _refusal(path, _EMBEDDING[0].format(harmless(architecture)), _EMBEDDING[1])
 
 
 def _refusal(path: Path, kind: str, remedy: str) -> ModelFileError:

@@ -15,6 +15,11 @@ def test_what_would_move_the_terminal_is_replaced(name: str) -> None:
     assert told.endswith(". Look again.")
 
 
+def test_letters_and_emoji_of_any_language_stay() -> None:
+    name = "\U0001f469\u200d\U0001f4bb\u00a0\u0646\u200c\u0647"
+    assert str(UsageError(f"There is no {name}.")) == f"There is no {name}."
+
+
 def test_a_value_that_goes_on_and_on_does_not_hide_its_sentence() -> None:
     told = str(UsageError(f"--slots must be a whole number, not '{'9' * 5000}'."))
     assert told.startswith("--slots must be a whole number, not '999")
