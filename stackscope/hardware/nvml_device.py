@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from stackscope.characters import harmless
 from stackscope.hardware import gpu_use, nvml_readings, peaks
 from stackscope.hardware.gpu_use import EngineUse, Identity
 from stackscope.hardware.nvml import NOT_SUPPORTED, LostError, RefusalError
@@ -277,9 +278,7 @@ def identify(nvml: Nvml, handle: Handle, index: int) -> Identity:
     told.take("name", partial(nvml.ask, "nvmlDeviceGetName", handle))
     told.take("uuid", partial(nvml.ask, "nvmlDeviceGetUUID", handle))
     told.take("pci", partial(nvml.ask, "nvmlDeviceGetPciInfo", handle))
-    name = "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in told.values.get("name", "")
-    )
+    name = harmless(told.values.get("name", ""))
     place = None
     if "pci" in told.values:
         pci = told.values["pci"]

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """What a browser may load for the page: nothing, beside the styles in it."""
+MOST_COLUMNS: Final = 7
+"""Of a table at full size: what has more is set closer, so that a page of 1,080 pixels holds it."""
 
 
 def page(sessions: Sequence[SessionFigures], comparison: Comparison | None = None) -> str:
@@ -220,9 +222,9 @@ def _table(table: Table) -> str:
         rows.append(element("tr", element("th", escaped(first), scope="row"), *shown))
     made = element(
         "table",
-        element("thead", element("tr", *head)),
+        element("thead", element("tr", *head)) if any(table.head) else "",
         element("tbody", *rows),
-        class_="text" if table.is_text else None,
+        class_="text" if table.is_text else "dense" if len(table.head) > MOST_COLUMNS else None,
     )
     note = element("p", escaped(table.note), class_="note") if table.note else ""
     # Reachable by keyboard, since it may be wider than the window.
@@ -230,7 +232,7 @@ def _table(table: Table) -> str:
         element(
             "div",
             made,
-            class_=f"scroll{' narrow' if len(table.head) == 2 else ''}",
+            class_=f"scroll{' narrow' if len(table.head) == 2 and not table.is_text else ''}",
             role="region",
             aria_label=table.title,
             tabindex="0",
