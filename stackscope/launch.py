@@ -72,6 +72,7 @@ def header_of(
 ) -> Header:
     """The header of a session with an engine that is ready; `notes` takes what the user should know about it."""
     # Imported late: a screen asks for models and places before it shows anything, and for this once it does.
+    from stackscope.engine.openmp import usable_cores
     from stackscope.hardware import peaks
     from stackscope.hardware.host import processor_name
     from stackscope.workload import check
@@ -84,6 +85,7 @@ def header_of(
         notes.append(found.note)
     return msgspec.structs.replace(
         header,
+        cores=usable_cores(),
         workload=check.header(workload, facts),
         ceilings=found.ceilings,
         other_ceilings=_others(header, found.ceilings),

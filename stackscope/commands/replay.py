@@ -38,7 +38,7 @@ def _summarise(path: Path, options: RunOptions) -> int:
 
     reader = SessionReader(path)
     run = RunSummary(limits=options.limits.service)
-    explainer = Explainer(rules=Allowances(), cpu_ns=unhurried)  # How many cores that machine has is not recorded.
+    explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
     last_ns = 0
     for record in reader:
         run.write(record)

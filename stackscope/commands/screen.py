@@ -40,14 +40,14 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
     kind = kind_of(screen.theme, os.environ)
 
     variants: dict[str, ModelSummary] = {}
+    # A recording may be of another machine.
+    cores = usable_cores() if playback is None else playback.cores
 
     def make_view() -> View:
         from stackscope.analysis.explainer import Explainer
         from stackscope.analysis.live.view import LiveView
         from stackscope.engine.allowances import Allowances
 
-        # A recording may be of another machine, of whose cores nothing is known.
-        cores = None if playback is not None else usable_cores()
         explainer = Explainer(rules=Allowances(cores), variants=variants, part_ns=PART_NS)
         return LiveView(limits=options.limits.service, explainer=explainer)
 
@@ -61,7 +61,7 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
         keys=keymap(options.keys),
         make_view=make_view,
         governor=Governor(least_s=1 / screen.refresh_hz),
-        cores=None if playback is not None else usable_cores(),
+        cores=cores,
         models=variants,
         driver_class=TerminalDriver,
     )

@@ -184,6 +184,8 @@ class Header(Record, frozen=True, kw_only=True, omit_defaults=True, tag="header"
     """Wall-clock time of the origin, ISO 8601 with offset."""
     host: str
     device: str
+    cores: int | None = None
+    """Physical cores that the engine may keep busy. `None`: not known, as in recordings of before it was noted."""
     source: Literal["engine", "attach", "replay"] = "engine"
     library: str | None = None
     """Inference library and build, with the CPU features it uses."""

@@ -71,6 +71,10 @@ class Playback(Control, Protocol):
     def end_ns(self) -> int:
         """Time of the last record."""
 
+    @property
+    def cores(self) -> int | None:
+        """That the machine had which recorded it. `None`: it does not say."""
+
     def play(self) -> None: ...
 
     def pause(self) -> None: ...

@@ -168,6 +168,10 @@ class Player:
         # A file that is still being written goes on beyond what it held when somebody looked.
         return 0 if self._extent is None else max(self._extent.end_ns, self._position_ns)
 
+    @property
+    def cores(self) -> int | None:
+        return self._reader.header.cores
+
     def play(self) -> None:
         self._wish(self._play)
 

@@ -64,6 +64,7 @@ class FakePlayback(FakeControl):
 
     is_playing = False
     speed = 1.0
+    cores = None
     position_ns = end_ns = END_NS
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -78,3 +79,15 @@ def test_what_it_says_would_help_is_what_the_engine_would_run(monkeypatch: pytes
     told = [one.prediction for one in report.explanation.ranking.singles]
     assert any(one.memory_bytes is not None for one in told)
     assert gather(SessionReader(STORY), ServiceLimits()).explanation.ranking == report.explanation.ranking
+
+
+def test_advice_on_threads_goes_by_the_cores_of_the_machine_that_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "two-cores.jsonl.zst"
+    reader = SessionReader(STORY)
+    with SessionWriter(path, msgspec.structs.replace(reader.header, cores=2)) as writer:
+        for record in list(reader)[1:]:
+            writer.write(record)
+    for recording, is_advised in ((STORY, False), (path, True)):
+        ranking = gather(SessionReader(recording), ServiceLimits()).explanation.ranking
+        assert ranking is not None
+        assert any("threads" in one.prediction.changes for one in ranking.singles) is is_advised

@@ -9,6 +9,7 @@ import pytest
 
 from stackscope.engine import wire
 from stackscope.engine.devices import Device
+from stackscope.engine.openmp import usable_cores
 from stackscope.engine.process import EngineProcess
 from stackscope.errors import ToggleRefusedError, UsageError, WorkloadError
 from stackscope.hardware.gpu_use import EngineUse
@@ -23,6 +24,8 @@ from tests.unit.record_builders import make_request
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from stackscope.records import Header
 
 STARTED = datetime(2026, 11, 29, 20, 15, 3, tzinfo=UTC)
 
@@ -110,17 +113,18 @@ def test_a_build_for_the_processor_uses_no_gpu_and_a_silent_engine_may_use_any()
     assert (partly.offloads, partly.pci_ids) == (True, None)
 
 
-def composed(model: str) -> str:
-    """What the header of a session with this engine calls the device."""
+def composed(model: str) -> Header:
+    """The header of a session with this engine."""
     workload = WorkloadSpec(name="unique")
     with EngineProcess.start(EngineConfig(model=model, threads=1), workload, engine=ENGINE, traffic=TRAFFIC) as process:
         process.wait_ready()
-        return header_of(process, workload, WorkloadFacts()).device
+        return header_of(process, workload, WorkloadFacts())
 
 
 def test_the_header_names_the_gpu_where_there_is_one() -> None:
-    assert composed("fake:gpu=0000:1b:00.0") == "A GPU"
-    assert composed("fake:") not in ("A GPU", "")
+    assert composed("fake:gpu=0000:1b:00.0").device == "A GPU"
+    assert composed("fake:").device not in ("A GPU", "")
+    assert composed("fake:").cores == usable_cores()
 
 
 def test_a_bandwidth_that_is_none_is_refused_before_the_traffic_begins(monkeypatch: pytest.MonkeyPatch) -> None:

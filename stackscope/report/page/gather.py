@@ -91,8 +91,7 @@ class _Gathering:
         self.series = Series(self.unknown)
         self.run = RunSummary(limits=limits)
         self.view = LiveView(limits)
-        # How many cores the machine had that recorded it is not known.
-        self.explainer = Explainer(rules=Allowances(), cpu_ns=unhurried)
+        self.explainer = Explainer(rules=Allowances(header.cores), cpu_ns=unhurried)
         self.curves = {metric.tag: Cumulative() for metric in REQUEST_METRICS}
         self.measured_by = ""
         self.end_ns = 0
