@@ -39,6 +39,11 @@ class Entry:
         self.accepted = 0
         self.emitted: list[int] = []
 
+    @property
+    def ends_prefill(self) -> bool:
+        """The last rows of a prompt are among its rows."""
+        return self.phase == "prefill" and self.outputs > 0
+
     def work(self) -> SlotWork:
         """What the sequence did, for the record."""
         return SlotWork(

@@ -352,14 +352,14 @@ class Engine:
         return 1
 
     def _commit(self, rows: Rows, ends: list[FinishReason | None]) -> None:
-        memory, residents = self.backend.memory, self._residents
-        for entry, end in zip(rows.entries, ends, strict=True):
-            outcome.commit(entry, memory)
-            is_prefilled = entry.phase == "prefill" and entry.outputs > 0
-            if end is not None:
-                self._end(entry.sequence, end)
-            elif is_prefilled or residents.is_windowed:
-                residents.remember_progress(entry.sequence, is_prefilled=is_prefilled)
+        residents = self._residents
+        outcome.commit(rows.entries, self.backend.memory)
+        if rows.ends_prefill or residents.is_windowed or any(ends):
+            for entry, end in zip(rows.entries, ends, strict=True):
+                if end is not None:
+                    self._end(entry.sequence, end)
+                else:
+                    residents.remember_progress(entry.sequence, is_prefilled=entry.ends_prefill)
 
     def _turn(self, rows: Rows, drafted: Drafted, preempted: int, cpu_ns: int | None, *, aborted: bool = False) -> Turn:
         """Close the step: its record, and everything it produced."""

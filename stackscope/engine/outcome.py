@@ -49,23 +49,29 @@ def _numeric_end(entry: Entry, vocabulary: Vocabulary) -> FinishReason | None:
     return "length" if length >= sequence.n_prompt + sequence.job.max_tokens else "context"
 
 
-def commit(entry: Entry, memory: Memory) -> None:
-    """Extend one sequence's history, and keep of its new rows in the caches only those that belong to it."""
-    sequence = entry.sequence
-    emitted = entry.emitted
-    fed = entry.cached + entry.new
-    memory.length[sequence.slot] = fed
-    if emitted:
-        n = sequence.n
-        for token in emitted:  # Mostly one, for which a slice costs numpy three times as much.
-            sequence.tokens[n] = token
-            n += 1
-        sequence.n = n
-    if entry.phase != "verify":
+def commit(entries: list[Entry], memory: Memory) -> None:
+    """Extend the sequences' histories, and keep of their new rows in the caches only those that belong to them."""
+    length = memory.length
+    for entry in entries:
+        sequence, emitted = entry.sequence, entry.emitted
+        length[sequence.slot] = fed = entry.cached + entry.new
+        if emitted:
+            n = sequence.n
+            for token in emitted:  # Mostly one, for which a slice costs numpy three times as much.
+                sequence.tokens[n] = token
+                n += 1
+            sequence.n = n
+        if entry.phase == "verify":
+            _keep_accepted(entry, fed, memory)
+            continue
         sequence.kv = fed
         if entry.phase == "prefill" and fed > sequence.prefilled:
             sequence.prefilled = fed
-        return
+
+
+def _keep_accepted(entry: Entry, fed: int, memory: Memory) -> None:
+    """Take the rejected drafts out of the caches; `fed` positions are in them."""
+    sequence = entry.sequence
     n_drafts = len(sequence.draft)
     sequence.n_drafted += n_drafts
     sequence.n_accepted += entry.accepted

@@ -31,7 +31,8 @@ class Sequence:
     __slots__ = (
         "adaptive", "admitted_ns", "detokeniser", "draft", "draft_q", "emissions", "generated_text", "hit_tokens",
         "is_invalid", "is_over", "job", "kv", "max_n", "n", "n_accepted", "n_drafted", "n_preempted", "n_prompt",
-        "n_requeued", "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops", "tokens", "want",
+        "n_requeued", "needs_text", "ngram", "ngram_n", "order", "prefilled", "remembered", "rng", "slot", "stops",
+        "tokens", "want",
     )  # fmt: skip
 
     def __init__(self, job: Job, *, max_context: int, piece: Callable[[int], bytes], keep_text: bool) -> None:
@@ -59,6 +60,8 @@ class Sequence:
         self.detokeniser = Detokeniser(piece)
         self.stops = StopMatcher(job.stop) if job.stop else None
         self.generated_text: list[str] | None = [] if keep_text else None
+        self.needs_text = keep_text or self.stops is not None
+        """Its text matters even if nobody looks: stop strings are found in it, or it is recorded."""
         self.admitted_ns: int | None = None
         self.hit_tokens = 0
         self.is_invalid = False
@@ -103,11 +106,6 @@ class Sequence:
         self.slot = -1
         self.kv = self.remembered = 0
         self.clear_draft()
-
-    @property
-    def needs_text(self) -> bool:
-        """Its text matters even if nobody looks: stop strings are found in it, or it is recorded."""
-        return self.stops is not None or self.generated_text is not None
 
     def forget_ngrams(self) -> None:
         self.ngram = None
