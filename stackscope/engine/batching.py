@@ -4,59 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from stackscope.engine.sequence import Sequence
 from stackscope.engine.ubatches import split_equal, split_simple
-from stackscope.records import SlotWork
+from stackscope.records import SlotWork, WorkPhase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stackscope.engine.llama import Batch
     from stackscope.engine.scheduler import Plan
-    from stackscope.engine.sequence import Sequence
-    from stackscope.records import Ubatch, WorkPhase
+    from stackscope.records import Ubatch
 
 _POSITIONS: NDArray[np.int32] = np.arange(1 << 16, dtype=np.int32)
 
 
-class Entry:
+class Entry(msgspec.Struct, eq=False, gc=False):
     """One sequence's rows in the forward: `new` rows from position `cached`, logits for the last `outputs` of them."""
 
-    __slots__ = ("accepted", "cached", "emitted", "first_output", "new", "outputs", "phase", "sequence", "slot")
-
-    def __init__(
-        self, sequence: Sequence, phase: WorkPhase, cached: int, new: int, outputs: int, first_output: int
-    ) -> None:
-        self.sequence = sequence
-        self.slot = sequence.slot
-        self.phase: WorkPhase = phase
-        self.cached = cached
-        self.new = new
-        self.outputs = outputs
-        self.first_output = first_output
-        """Index of its first row among the forward's logit rows."""
-        self.accepted = 0
-        self.emitted: list[int] = []
+    sequence: Sequence
+    slot: int
+    phase: WorkPhase
+    cached: int
+    new: int
+    outputs: int
+    first_output: int
+    """Index of its first row among the forward's logit rows."""
+    accepted: int = 0
+    emitted: list[int] = []
 
     @property
     def ends_prefill(self) -> bool:
         """The last rows of a prompt are among its rows."""
         return self.phase == "prefill" and self.outputs > 0
-
-    def work(self) -> SlotWork:
-        """What the sequence did, for the record."""
-        return SlotWork(
-            request=self.sequence.job.id,
-            slot=self.slot,
-            phase=self.phase,
-            new=self.new,
-            cached=self.cached,
-            drafted=self.new - 1 if self.phase == "verify" else 0,
-            accepted=self.accepted,
-            emitted=len(self.emitted),
-            outputs=self.outputs,
-        )
 
 
 class Rows:
@@ -70,6 +52,25 @@ class Rows:
         self.n_outputs = 0
         self.ends_prefill = False
         """The last rows of a prompt are among them."""
+
+    def work(self) -> tuple[SlotWork, ...]:
+        """What each sequence did, for the record."""
+        return tuple(
+            [
+                SlotWork(
+                    request=e.sequence.job.id,
+                    slot=e.slot,
+                    phase=e.phase,
+                    new=e.new,
+                    cached=e.cached,
+                    drafted=e.new - 1 if e.phase == "verify" else 0,
+                    accepted=e.accepted,
+                    emitted=len(e.emitted),
+                    outputs=e.outputs,
+                )
+                for e in self.entries
+            ]
+        )
 
 
 def fill_plan(batch: Batch, running: list[Sequence], plan: Plan) -> Rows:
@@ -92,7 +93,7 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
         draft = sequence.draft
         cached = sequence.kv
         new = 1 + len(draft)
-        entries.append(Entry(sequence, "verify" if draft else "decode", cached, new, new, n))
+        entries.append(Entry(sequence, sequence.slot, "verify" if draft else "decode", cached, new, new, n))
         token[n] = sequence.tokens.item(cached)
         if draft:
             end = n + new
@@ -117,7 +118,7 @@ def fill(batch: Batch, decoding: list[Sequence], prefills: list[tuple[Sequence, 
         is_last = stop == sequence.n
         if is_last:
             output[end - 1] = 1
-        entries.append(Entry(sequence, "prefill", start, length, int(is_last), outputs))
+        entries.append(Entry(sequence, sequence.slot, "prefill", start, length, int(is_last), outputs))
         outputs += is_last
         n = end
     rows.n = n

@@ -365,7 +365,7 @@ class Engine:
         """Close the step: its record, and everything it produced."""
         watch = self._watch
         size = self.backend.size
-        work = tuple([e.work() for e in rows.entries])
+        work = rows.work()
         ubatches = batching.passes(rows, self.backend.target.batch, size.n_ubatch, is_unified=size.is_unified)
         cache = self._residents.take_counters()
         kv_cells = self._residents.cells_used(self._requests.running)

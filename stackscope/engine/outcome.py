@@ -20,6 +20,7 @@ def emit(
 
     Where nobody reads the text (`is_read`), only requests that need it themselves are detokenised: 4 to 8 µs a step.
     """
+    is_end = vocabulary.is_end
     ends: list[FinishReason | None] = []
     for entry in rows.entries:
         emitted = entry.emitted
@@ -31,22 +32,19 @@ def emit(
         text, is_stopped = sequence.push_text(emitted) if needs_text else ("", False)
         if entry.accepted > len(emitted):
             entry.accepted = len(emitted)
-        end = "stop" if is_stopped else _numeric_end(entry, vocabulary)
+        end: FinishReason | None = None
+        if is_stopped:
+            end = "stop"
+        elif not sequence.job.ignore_eos and is_end(emitted[-1]):
+            end = "eos"
+        elif sequence.n + len(emitted) >= sequence.max_n:
+            is_asked = sequence.generated + len(emitted) >= sequence.job.max_tokens
+            end = "length" if is_asked else "context"
         if text:
             texts.append(TextDelta(sequence.job.id, text))
         sequence.emissions.append(Emission(step, at_ns, len(emitted)))
         ends.append(end)
     return ends
-
-
-def _numeric_end(entry: Entry, vocabulary: Vocabulary) -> FinishReason | None:
-    sequence = entry.sequence
-    if not sequence.job.ignore_eos and vocabulary.is_end(entry.emitted[-1]):
-        return "eos"
-    length = sequence.n + len(entry.emitted)
-    if length < sequence.max_n:
-        return None
-    return "length" if length >= sequence.n_prompt + sequence.job.max_tokens else "context"
 
 
 def commit(entries: list[Entry], memory: Memory) -> None:
