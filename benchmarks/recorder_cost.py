@@ -75,9 +75,9 @@ class SwitchedRecorder:
         if self.is_on:
             self.writer.write_line(raw)
 
-    def tick(self) -> None:
+    def tick(self, rest_ns: int = 0) -> None:
         if self.is_on:
-            self.writer.tick()
+            self.writer.tick(rest_ns)
 
     def close(self, footer: Footer | None = None) -> None:
         self.writer.close(footer)

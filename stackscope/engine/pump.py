@@ -33,6 +33,12 @@ as decoding ten steps."""
 FEW_BYTES: Final = 1 << 15
 """What was read at once, beyond which the pipe would fill up meanwhile."""
 
+AWAY_NS: Final = 1_250_000_000
+"""A reader that looks so rarely shows nothing of what comes: a screen that is paused."""
+AWAY_REST_S: Final = 0.5
+AWAY_FEW_BYTES: Final = 1 << 18
+"""The same then. What is read after so long is recorded at once, so that a kill costs no more than otherwise."""
+
 MOST_QUEUED_BYTES: Final = 64 << 20
 """Lines, not read yet, beyond which no more are taken from the pipe: minutes of a fast engine."""
 
@@ -50,7 +56,8 @@ class Recorder(Protocol):
     def write_line(self, raw: bytes) -> None:
         """Take whole record lines, each with its newline."""
 
-    def tick(self) -> None: ...
+    def tick(self, rest_ns: int = 0) -> None:
+        """Write what has waited long enough, or will have in `rest_ns`, where the next call does not come before."""
 
     def close(self, footer: Footer | None = None) -> None: ...
 
@@ -96,6 +103,11 @@ class Pump(threading.Thread):
         self._most_queued_bytes = most_queued_bytes
         self._is_unlimited = False
         self._hurry = threading.Event()
+        self._is_awaited = False
+        """The reader waits for what comes next."""
+        self._looked_ns = time.monotonic_ns()
+        """When it had last taken everything, or waited."""
+        self._apart_ns = 0  # From when it last did that before; 0 while it waits.
         self._recording = threading.Lock()
         """Held while lines are handed on: a recording begins and ends between two stretches, and the footer is last."""
         self._recorder: Recorder | None = None
@@ -131,8 +143,13 @@ class Pump(threading.Thread):
     def take(self, timeout_s: float | None) -> Queued | None:
         """The next stretch or message. `None`: the time has passed, or all is over and read."""
         with self._changed:
+            self._is_awaited = True
             self._changed.wait_for(lambda: self._queue or self.is_over, timeout_s)
+            self._is_awaited, now_ns = False, time.monotonic_ns()
+            if timeout_s != 0.0:
+                self._apart_ns, self._looked_ns = 0, now_ns
             if not self._queue:
+                self._apart_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
                 return None
             item, size = self._queue.popleft()
             self._n_queued_bytes -= size
@@ -199,6 +216,7 @@ class Pump(threading.Thread):
         """End the process now, on somebody's wish."""
         self._is_killed = True
         self._child.kill()
+        self._hurry.set()
 
     # The thread
 
@@ -243,10 +261,19 @@ class Pump(threading.Thread):
             n_bytes = self.n_bytes
             if self._records in ready and not self._read_records():
                 return
+            may_rest = self.n_steps > 0 and self._logs not in ready
+            rest_s = self._rest_s(self.n_bytes - n_bytes) if may_rest else 0.0
             with self._recording:
-                self._record(None)
-            if self.n_steps > 0 and self._logs not in ready and 0 < self.n_bytes - n_bytes < FEW_BYTES:
-                self._hurry.wait(REST_S)
+                self._record(None, rest_ns=round(rest_s * 1e9) if rest_s > REST_S else 0)
+            if rest_s > 0:
+                self._hurry.wait(rest_s)
+
+    def _rest_s(self, n_bytes: int) -> float:
+        """How long to leave in the pipe what comes next, after so many bytes were read at once."""
+        apart_ns = max(time.monotonic_ns() - self._looked_ns, self._apart_ns)
+        is_away = apart_ns >= AWAY_NS and not self._is_awaited
+        rest_s, few_bytes = (AWAY_REST_S, AWAY_FEW_BYTES) if is_away else (REST_S, FEW_BYTES)
+        return rest_s if 0 < n_bytes < few_bytes else 0.0
 
     def _await_exit(self) -> None:
         """Serve the log until the process has ended; one that stays although it has said all is killed."""
@@ -319,8 +346,9 @@ class Pump(threading.Thread):
         self._record(raw)
         self._put(raw, len(raw))
 
-    def _record(self, raw: bytes | None) -> None:
-        """Hand lines to the recorder, or with None have it look at the clock. A recorder that fails is let go.
+    def _record(self, raw: bytes | None, *, rest_ns: int = 0) -> None:
+        """Hand lines to the recorder, or with None have it look at the clock, which it then does not do again for
+        `rest_ns`. A recorder that fails is let go.
 
         To be called with `_recording` held.
         """
@@ -328,7 +356,7 @@ class Pump(threading.Thread):
             return
         try:
             if raw is None:
-                self._recorder.tick()
+                self._recorder.tick(rest_ns)
             else:
                 self._recorder.write_line(raw)
         except SessionFileError as error:

@@ -130,11 +130,14 @@ class SessionWriter:
                 self._measured(self._compress)
             self._flush_if_due()
 
-    def tick(self) -> None:
-        """Bring to disk what has waited long enough. Raises `SessionFileError` when recording stops with it."""
+    def tick(self, rest_ns: int = 0) -> None:
+        """Bring to disk what has waited long enough, or will have in `rest_ns`: the next call comes no sooner.
+
+        Raises `SessionFileError` when recording stops with it.
+        """
         with self._lock:
             if not self._is_closed and self._oldest_ns is not None:
-                self._flush_if_due()
+                self._flush_if_due(rest_ns)
 
     def close(self, footer: Footer | None = None) -> None:
         """Write what is left and the footer, force the file to disk and close it. Closing twice is closing once.
@@ -160,11 +163,11 @@ class SessionWriter:
     ) -> None:
         self.close()
 
-    def _flush_if_due(self) -> None:
+    def _flush_if_due(self, rest_ns: int = 0) -> None:
         now = self._clock()
         if self._oldest_ns is None:
             self._oldest_ns = now
-        elif now - self._oldest_ns >= FLUSH_NS:
+        elif now - self._oldest_ns + rest_ns >= FLUSH_NS:
             self._measured(self._flush)
 
     def _measured(self, work: Callable[[], None]) -> None:

@@ -28,8 +28,9 @@ HASTY_S: Final = 0.15
 """Time between frames just after a key."""
 ANSWER_NS: Final = 1_500_000_000
 """How long after a key frames come faster: what it changes shows at once."""
-PAUSED_S: Final = 1.0
-"""How often records are taken while nothing is shown: rarely is cheapest, and the pipe holds minutes."""
+PAUSED_S: Final = 1.5
+"""How often records are taken while nothing is shown: rarely is cheapest, also for the engine's pump, which sees that
+nobody looks (`AWAY_NS`). What waits there may be minutes."""
 SETTLING_NS: Final = 2_000_000_000
 """Once it moves, modules are still imported for a while, which will not happen again."""
 RESTING_S: Final = 5.0
@@ -212,10 +213,10 @@ class Feed(threading.Thread):
             return LEAST_S
         if not self._source.is_moving:
             return RESTING_S
+        if time.monotonic_ns() < self._hasty_until_ns:
+            return HASTY_S  # Also while paused: what was asked may be refused, which is news.
         if self.is_paused:
             return PAUSED_S
-        if time.monotonic_ns() < self._hasty_until_ns:
-            return HASTY_S
         return self._governor.interval_s
 
     def _take(self) -> None:

@@ -191,7 +191,7 @@ class TestFailures:
                 if self.n_lines > 10:
                     raise SessionFileError("The disk is full.")
 
-            def tick(self) -> None: ...
+            def tick(self, rest_ns: int = 0) -> None: ...
 
             def close(self, footer: Footer | None = None) -> None:
                 raise AssertionError(f"closed with {footer} after it failed")
@@ -207,7 +207,7 @@ class TestFailures:
             def write_line(self, raw: bytes) -> None:
                 raise ZeroDivisionError(f"{len(raw)} bytes")
 
-            def tick(self) -> None: ...
+            def tick(self, rest_ns: int = 0) -> None: ...
 
             def close(self, footer: Footer | None = None) -> None: ...
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stackscope.engine.logring import LogRing
 from stackscope.engine.pump import Pump
 from stackscope.session.format import LineDecoder
+from stackscope.session.writer import FLUSH_NS
 
 if TYPE_CHECKING:
     from stackscope.engine import wire
@@ -55,13 +56,17 @@ class Memory:
         self.footer: Footer | None = None
         self.ticked = threading.Event()
         self.wrote = threading.Event()
+        self.rested = threading.Event()
+        """It was told that the next call comes so late that nothing may wait for it."""
 
     def write_line(self, raw: bytes) -> None:
         self.raw += raw
         self.wrote.set()
 
-    def tick(self) -> None:
+    def tick(self, rest_ns: int = 0) -> None:
         self.ticked.set()
+        if rest_ns >= FLUSH_NS:
+            self.rested.set()
 
     def close(self, footer: Footer | None = None) -> None:
         self.footer = footer

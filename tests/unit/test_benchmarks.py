@@ -239,7 +239,7 @@ class FakeWriter:
     def write_line(self, raw: bytes) -> None:
         self.lines.append(raw)
 
-    def tick(self) -> None:
+    def tick(self, _rest_ns: int = 0) -> None:
         self.n_ticks += 1
 
     def close(self, footer: Footer | None = None) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.engine import wire
+from stackscope.engine import pump, wire
 from stackscope.engine.process import EngineProcess, child_environment
 from stackscope.errors import EngineDiedError, EngineError
 from stackscope.records import Footer, Log, Mark, StepRecord
@@ -72,6 +73,27 @@ class TestPump:
         child.end()
         assert recorder.records == [mark(0)]
         assert isinstance(child.pump.failure, EngineDiedError)
+
+    def test_steps_rest_longer_in_the_pipe_while_nobody_looks_and_are_recorded_as_they_are_read(
+        self, child: Child, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recorder = Memory()
+        child.pump.record_to(recorder)
+        until_s = time.monotonic() + 3 * pump.REST_S
+        while time.monotonic() < until_s:  # The reader looks all the time.
+            child.write(STEP)
+            child.pump.take(0.01)
+        assert not recorder.rested.is_set()
+        monkeypatch.setattr(pump, "AWAY_NS", 0)
+        child.write(STEP)
+        assert recorder.rested.wait(10)
+        begun_s = time.monotonic()
+        monkeypatch.setattr(pump, "AWAY_REST_S", 60.0)
+        child.write(STEP)
+        child.pump.unlimit()  # Whoever ends it does not wait for that.
+        child.end()
+        assert time.monotonic() - begun_s < 10
+        assert recorder.raw.count(b"\n") == child.pump.n_steps > 2
 
     def test_the_recorder_is_ticked_when_nothing_comes(self, child: Child) -> None:
         recorder = Memory()

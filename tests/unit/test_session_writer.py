@@ -69,6 +69,18 @@ def test_data_reaches_the_disk_when_it_is_old_enough_though_nothing_else_arrives
         assert on_disk(path) == [make_header(), make_step(0)]
 
 
+def test_data_that_would_be_too_old_by_the_next_tick_reaches_the_disk_now(tmp_path: Path) -> None:
+    path, clock = tmp_path / "a.jsonl.zst", Clock()
+    with SessionWriter(path, make_header(), clock=clock) as writer:
+        writer.tick(FLUSH_NS)
+        writer.write(make_step(0))
+        clock.now_ns += 150 * MS
+        writer.tick(FLUSH_NS - 150 * MS - 1)
+        assert len(on_disk(path)) == 1
+        writer.tick(FLUSH_NS - 150 * MS)
+        assert on_disk(path) == [make_header(), make_step(0)]
+
+
 def test_an_idle_writer_writes_nothing(tmp_path: Path) -> None:
     clock = Clock()
     with SessionWriter(tmp_path / "a.jsonl.zst", make_header(), clock=clock) as writer:
