@@ -19,6 +19,9 @@ PERIOD_NS: Final = 200_000_000
 REST: Final = 4
 """A round is followed by at least so many times its own duration of rest: a slow driver is asked less often."""
 
+REST_WITHOUT: Final = 10
+"""Periods between two rounds where there is nothing to read."""
+
 SILENCE_NS: Final = 10_000_000_000
 """Readings older than this, and than `SILENT_ROUNDS` rounds, are no longer shown."""
 SILENT_ROUNDS: Final = 10
@@ -106,7 +109,8 @@ class BackgroundGpus:
                 reading = self._probe.read()
                 self._newest = msgspec.structs.replace(reading, late_ns=max(0, started - due))
                 ended = self._clock()
-                due = max(due + self._period_ns, ended + REST * (ended - started))
+                period_ns = self._period_ns if reading.gpus else REST_WITHOUT * self._period_ns
+                due = max(due + period_ns, ended + REST * (ended - started))
         except Exception as error:  # noqa: BLE001 - raised again by `read`, in the thread that can report it
             self._failure = error
         finally:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from stackscope.hardware.gpu_probe import BackgroundGpus, GpuReading
+from stackscope.hardware.gpu_probe import REST_WITHOUT, BackgroundGpus, GpuReading
 from stackscope.records import GpuSample
 
 PATIENCE_S = 30
@@ -155,3 +155,14 @@ def test_lateness_is_measured_and_a_slow_driver_is_left_to_rest() -> None:
     gpus._run()
     assert waits == [0, 4, 4, 4]
     assert gpus.read().late_ns == 7
+
+
+def test_a_machine_without_gpus_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe(reading(0), reading(0, gpus=()), reading(0, gpus=None, problem="No driver."), ValueError("enough"))
+    gpus = BackgroundGpus(probe, period_ns=SECOND, clock=Clock())
+    rests: list[float] = []
+    monkeypatch.setattr(gpus, "_rest", rests.append)
+    gpus.start()
+    probe.may_answer.release(4)
+    assert probe.is_closed.wait(PATIENCE_S)
+    assert rests == [0.0, 1.0, 1.0 + REST_WITHOUT, 1.0 + 2 * REST_WITHOUT]
