@@ -4,54 +4,64 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackscope import units
 from stackscope.tui.lines import Line, Span, cells, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stackscope.analysis.live.snapshot import History, Point
     from stackscope.tui.look import Look
 
 MINUTE_NS: Final = 60 * 10**9
+_FEW_MARKS: Final = 3
+_COLUMNS_PER_MARK: Final = 10
+"""Columns of a chart for each mark on it; of more marks, those close to each other become one."""
+_APART: Final = (1, 3, 6, 12, 24)
+"""Columns of which one has a mark, the first that leaves few enough."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Which bins make which column. Columns begin at multiples of their length since the session's origin, so that a
-    chart moves on by whole columns and does not flicker in between."""
+    """Which bins make which column. All charts reach back equally far, however wide they are, so that what stands below
+    each other on a screen can be compared: a column may be a fraction of a bin, or so many bins and a fraction. Columns
+    begin at multiples of their length since the session's origin, so that a chart moves on by whole columns and does
+    not flicker in between."""
 
     history: History
     width: int
-    per: int
-    """Bins of a column."""
-    first: int
-    """Index of the first column's first bin among the points; negative where the history does not reach back."""
+    span: int
+    """Bins from the left edge to the right one."""
+    column: int
+    """The first column, counted from the session's origin."""
+    origin: int
+    """The first point's bin, counted likewise."""
     marks: tuple[tuple[int, str], ...]
     """(column, label), oldest first; one for each column that has any."""
 
     @property
     def span_ns(self) -> int:
         """Time from the left edge to the right one."""
-        return self.width * self.per * self.history.bin_ns
+        return self.span * self.history.bin_ns
 
     def of(self, field: str) -> list[float | None]:
         """A series by its name in `Point`: the mean of what is known in each column."""
-        values = list(map(_getter(field), self.history.points[max(self.first, 0) :]))
-        if self.per == 1:
-            padded: list[float | None] = [None] * max(-self.first, 0)
-            return (padded + values)[: self.width]
-        return [_mean(values[start:end]) for start, end in self.bounds()]
+        return self.columns(list(map(_getter(field), self.history.points)), _mean)
 
-    def bounds(self) -> Iterator[tuple[int, int]]:
-        """First and last bin of each column, counted from the first point that is shown."""
-        shift = max(self.first, 0)
-        for start in range(self.first - shift, self.first - shift + self.width * self.per, self.per):
-            yield max(start, 0), max(start + self.per, 0)
+    def columns(self, values: Sequence[T | None], mean: Callable[[Sequence[T]], T | None]) -> list[T | None]:
+        """What stands in each column, of a value for each point: the mean of what is known of its bins."""
+        made: list[T | None] = []
+        for start, end in _bounds(self.column, self.width, self.span, self.origin):
+            known = [value for value in values[start:end] if value is not None]
+            made.append(mean(known) if len(known) > 1 else known[0] if known else None)
+        return made
 
     def axis(self, look: Look, name: str = "") -> Line:
         """The line below a chart: what it shows, how far it reaches back, what was changed where, and now."""
@@ -71,28 +81,54 @@ class Timeline:
         return line.spans()
 
 
-def timeline(history: History, width: int, least_ns: int = MINUTE_NS) -> Timeline:
-    """Columns that reach back `least_ns` or more, ending with the last complete bin."""
+def timeline(history: History, width: int, span_ns: int = MINUTE_NS) -> Timeline:
+    """Columns that reach back `span_ns`, ending with the last complete bin."""
     width = max(width, 1)
     bin_ns = max(history.bin_ns, 1)
-    per = max(math.ceil(least_ns / (width * bin_ns)), 1)
+    span = max(math.ceil(span_ns / bin_ns), 1)
     n = len(history.points)
     if n == 0:
-        return Timeline(history, width, per, 0, ())
+        return Timeline(history, width, span, 0, 0, ())
     last_ns = history.points[-1].at_ns
     last = round(last_ns / bin_ns) - 1
-    first_column = last // per - width + 1
-    marks: dict[int, str] = {}
+    first = _column_of(last, width, span) - width + 1
+    changed: dict[int, str] = {}
     for at_ns, label in history.changes:
-        column = (last - max((last_ns - at_ns) // bin_ns, 0)) // per - first_column
-        if 0 <= column < width:
-            marks[column] = label
-    return Timeline(history, width, per, first_column * per - (last - n + 1), tuple(sorted(marks.items())))
+        column = _column_of(last - max((last_ns - at_ns) // bin_ns, 0), width, span)
+        if 0 <= column - first < width:
+            changed[column] = label
+    marks = [(column - first, label) for column, label in sorted(_thinned(changed, width).items())]
+    return Timeline(history, width, span, first, last - n + 1, tuple(marks))
+
+
+def _column_of(bin: int, width: int, span: int) -> int:
+    """The column, or the last of those, that shows a bin; both are counted from the session's origin."""
+    return -(-(bin + 1) * width // span) - 1
+
+
+@lru_cache(maxsize=64)
+def _bounds(column: int, width: int, span: int, origin: int) -> tuple[tuple[int, int], ...]:
+    """First and last point of each column; one shorter than a bin shows that in which it begins."""
+    starts = [edge * span // width - origin for edge in range(column, column + width + 1)]
+    return tuple([(max(start, 0), max(end, start + 1, 0)) for start, end in pairwise(starts)])
+
+
+def _thinned(changed: dict[int, str], width: int) -> dict[int, str]:
+    """Changes by column, the newest of those that are too close to others where they would hide a chart.
+
+    Which those are does not depend on how far the chart has moved on.
+    """
+    for apart in _APART:
+        kept = {column // apart: (column, label) for column, label in sorted(changed.items())}
+        if len(kept) <= max(width // _COLUMNS_PER_MARK, _FEW_MARKS):
+            break
+    return dict(kept.values())
 
 
 def recent(history: History, width: int) -> tuple[Point, ...]:
     """The points that a chart of at most so many columns can show, and few more: what its scale is made for."""
-    return history.points[-(math.ceil(MINUTE_NS / max(history.bin_ns, 1)) + width) :]
+    span = math.ceil(MINUTE_NS / max(history.bin_ns, 1))
+    return history.points[-(span + math.ceil(span / max(width, 1))) :]
 
 
 @cache
@@ -105,13 +141,12 @@ def known(history: History, field: str, width: int) -> list[float]:
     return [value for value in map(_getter(field), recent(history, width)) if value is not None]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    total = sum(known)
-    if not math.isfinite(total):
-        known = [value for value in known if math.isfinite(value)]
-        total = sum(known)
-    return total / len(known) if known else None
+def _mean(values: Sequence[float]) -> float | None:
+    total = sum(values)
+    if math.isfinite(total):
+        return total / len(values)
+    known = [value for value in values if math.isfinite(value)]
+    return sum(known) / len(known) if known else None
 
 
 class _Writing:

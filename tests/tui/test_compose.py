@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -146,9 +147,25 @@ def history(n: int, *, last: int, changes: tuple[tuple[int, str], ...] = ()) -> 
 
 def test_a_column_is_the_mean_of_its_bins() -> None:
     line = timeline(history(120, last=120), 30)
-    assert line.per == 4
     assert line.span_ns == 60 * SECOND
     assert line.of("tokens_per_s") == [2.5 + 4 * k for k in range(30)]
+
+
+@pytest.mark.parametrize("room", [20, 33, 56, 71, 116, 120, 150, 196])
+def test_all_charts_reach_back_equally_far_whatever_their_width(room: int) -> None:
+    """What stands below each other on a screen is of the same time."""
+    line = timeline(history(240, last=1_001), room)
+    values = line.of("tokens_per_s")
+    assert line.span_ns == 60 * SECOND
+    assert len(values) == room
+    of_a_column = max(120 / room, 1)
+    oldest, newest = values[0], values[-1]
+    assert oldest is not None
+    assert newest is not None
+    assert 1_001 - 120 - of_a_column <= oldest <= 1_001 - 120 + of_a_column + 1
+    assert 1_001 - of_a_column <= newest <= 1_001
+    known = [value for value in values if value is not None]
+    assert known == sorted(known)
 
 
 def test_what_the_history_does_not_reach_is_unknown() -> None:
@@ -170,6 +187,20 @@ def test_a_change_is_marked_in_the_column_of_its_bin() -> None:
     line = timeline(history(120, last=120, changes=changed), 120)
     assert line.marks == ((0, "c"), (59, "a"), (60, "b"), (119, "late"))
     assert timeline(history(120, last=120, changes=((-1 * SECOND, "old"),)), 120).marks == ()
+
+
+def test_many_changes_leave_most_of_a_chart_to_be_seen() -> None:
+    """Somebody who tries out toggles changes something every second or two."""
+    changed = tuple((at * SECOND, f"slots {at}") for at in range(2, 62))
+    for room in (30, 56, 116, 196):
+        marks = timeline(history(120, last=122, changes=changed), room).marks
+        assert 1 <= len(marks) <= max(room // 10, 3) + 1
+        assert marks[-1] == (room - 1, "slots 61")
+        moved = timeline(history(120, last=130, changes=changed), room).marks
+        by_label = {label: column for column, label in marks}
+        assert all(column < by_label[label] for column, label in moved)
+    few = tuple((at * SECOND, str(at)) for at in (10, 11, 12, 40))
+    assert [label for _, label in timeline(history(120, last=122, changes=few), 60).marks] == ["10", "11", "12", "40"]
 
 
 def test_the_axis_tells_how_far_back_and_what_was_changed() -> None:
@@ -194,4 +225,4 @@ def test_a_scale_is_made_for_what_is_shown() -> None:
         shown = [value for value in timeline(long, room).of("tokens_per_s") if value is not None]
         reach = [point.tokens_per_s for point in recent(long, room) if point.tokens_per_s is not None]
         assert min(reach) <= min(shown)
-        assert min(reach) >= 600 - 120 - room
+        assert min(reach) >= 600 - 120 - 120 / room

@@ -14,6 +14,8 @@ from stackscope.tui.timeline import timeline
 from stackscope.tui.wording import awaited
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stackscope.analysis.live.snapshot import Snapshot, Window
     from stackscope.tui.look import Look
     from stackscope.tui.timeline import Timeline
@@ -94,16 +96,10 @@ def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
 
 def _shares(line: Timeline) -> list[tuple[float, ...] | None]:
     """Mean shares in each column; `None` where there was no step."""
-    shares = [point.shares for point in line.history.points[max(line.first, 0) :]]
-    if line.per == 1:
-        padded: list[tuple[float, ...] | None] = [None] * max(-line.first, 0)
-        return (padded + shares)[: line.width]
-    return [_mean([s for s in shares[start:end] if s is not None]) for start, end in line.bounds()]
+    return line.columns([point.shares for point in line.history.points], _summed)
 
 
-def _mean(shares: list[tuple[float, ...]]) -> tuple[float, ...] | None:
-    if len(shares) < 2:
-        return shares[0] if shares else None
+def _summed(shares: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(map(sum, zip(*shares, strict=True)))
 
 
