@@ -61,7 +61,8 @@ def _group(title: str, keys: Iterable[Key], keymap: Keymap, room: int) -> list[L
             continue
         shown = " ".join(map(spelled, keymap.of(key.id)[:2]))
         if key.id in backwards:
-            shown = f"{keymap.shown(key.id)} {keymap.shown(backwards[key.id].id)}"
+            both = zip(keymap.of(key.id)[:2], keymap.of(backwards[key.id].id)[:2], strict=False)
+            shown = "  ".join(f"{spelled(on)} {spelled(back)}" for on, back in both)
         indent = _KEYS + _NAME
         head: Line = (Span(f" {shown}".ljust(_KEYS), "key"), Span(key.id.ljust(_NAME), "label"))
         if cells(shown) >= _KEYS:

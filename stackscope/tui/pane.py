@@ -51,6 +51,8 @@ class Context:
     """What the selected request has generated so far, or its end. `None`: not known."""
     is_paused: bool = False
     """The display stands still; the engine goes on."""
+    scrolled: int = 0
+    """Rows of a list that are passed over, as far as there are others: see `Pane.reach`."""
 
 
 @dataclass(frozen=True)
@@ -79,20 +81,31 @@ class Pane(ABC):
     """As in `layout` and in CSS."""
     title: ClassVar[str]
     help: ClassVar[PaneHelp]
+    is_list: ClassVar[bool] = False
+    """While it is focused, up and down scroll it."""
 
     def content(self, context: Context) -> Content:
         """The pane at this size, whatever the size: never more lines or cells than there are."""
         size, look = context.size, context.look
         if size.width < 1 or size.height < 1:
             return Content(())
-        margin = 1 if size.width >= LEAST_WITH_MARGIN else 0
-        inner = Size(size.width - 2 * margin, size.height)
-        drawn = self.drawn(replace(context, size=inner) if margin else context)
-        blank: Line = (Span(" "),) if margin else ()
-        lines = tuple([(*blank, *_kept(line, inner.width, look)) for line in drawn.lines[: size.height]])
+        inner = _inside(context)
+        drawn = self.drawn(inner)
+        blank: Line = (Span(" "),) if inner is not context else ()
+        lines = tuple([(*blank, *_kept(line, inner.size.width, look)) for line in drawn.lines[: size.height]])
         room = size.width - len(self.title) - 7
         note = next((line for line in drawn.notes if line and width(line) <= room), ())
         return Content(lines, spelled(note, look))
+
+    def reach(self, context: Context) -> int:
+        """How far it can be scrolled at this size. 0: all is in sight, or it is no list."""
+        if context.size.width < 1 or context.size.height < 1:
+            return 0
+        return self.hidden(_inside(context))
+
+    def hidden(self, context: Context) -> int:  # noqa: ARG002 - for those that are lists
+        """Rows to pass over at most, so that the last one is in sight. Asked at a size of at least 1 × 1."""
+        return 0
 
     @abstractmethod
     def drawn(self, context: Context) -> Drawn:
@@ -100,6 +113,12 @@ class Pane(ABC):
 
         A width below 20 cells need not be beautiful: what is too wide is cut.
         """
+
+
+def _inside(context: Context) -> Context:
+    """The same without the margins, where there are some."""
+    width, height = context.size
+    return context if width < LEAST_WITH_MARGIN else replace(context, size=Size(width - 2, height))
 
 
 def _kept(line: Line, room: int, look: Look) -> Line:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
+import pytest
 
 from stackscope.analysis.live.snapshot import Effect, Event
 from stackscope.tui.lines import plain
 from stackscope.tui.look import chosen
+from stackscope.tui.pane import Context, Size
+from stackscope.tui.panes import PANES
 from stackscope.tui.panes.events import latest
 from tests.tui.figures import SECOND, ratio
 from tests.tui.sessions import running
@@ -92,3 +97,37 @@ def test_a_new_verdict_does_not_hide_what_a_change_did() -> None:
     assert "measured +181 %" in line
     only = plain(latest(msgspec.structs.replace(running(), events=(verdict,)), 78, chosen()))
     assert "limits now: compute" in only
+
+
+def marks(n: int) -> tuple[Event, ...]:
+    """So many events, newest first."""
+    return tuple(Event(at_ns=k * SECOND, kind="mark", label=f"number {k}") for k in range(n, 0, -1))
+
+
+@pytest.mark.parametrize("size", [Size(36, 2), Size(76, 4), Size(118, 9), Size(198, 1), Size(118, 60)])
+def test_every_event_can_be_scrolled_to(size: Size) -> None:
+    """Also those of two lines; and no further than to the oldest."""
+    pane = PANES["events"]
+    for events in ((*marks(30), story(state="measured", tokens=ratio(2.81, 1.51, 5.23))), marks(3), ()):
+        snapshot = msgspec.structs.replace(running(), events=events)
+        context = Context(snapshot=snapshot, size=size)
+        most = pane.reach(context)
+        seen = ""
+        for scrolled in range(most + 1):
+            content = pane.content(replace(context, scrolled=scrolled))
+            assert len(content.lines) <= size.height
+            seen += "\n".join(plain(line) for line in content.lines) + "\n"
+        assert pane.content(replace(context, scrolled=most + 9)) == pane.content(replace(context, scrolled=most))
+        for event in events:
+            assert event.kind == "rebuild" or f" {event.label}\n" in seen.replace(" \n", "\n"), event
+        if events:
+            assert "spec" in seen or events[-1].kind == "mark"
+        assert most < max(len(events), 1)
+
+
+def test_the_border_says_how_many_events_are_out_of_sight() -> None:
+    snapshot = msgspec.structs.replace(running(), events=marks(30), score=None)
+    context = Context(snapshot=snapshot, size=Size(118, 9))
+    notes = [plain(PANES["events"].content(replace(context, scrolled=n)).note) for n in (0, 5, 21)]
+    assert notes == ["21 older events", "5 newer, 16 older events", "21 newer events"]
+    assert PANES["events"].content(replace(context, size=Size(118, 30))).note == ()

@@ -6,8 +6,10 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from stackscope.analysis.live.snapshot import Event
 from stackscope.errors import EngineDiedError, ModelFileError
 from stackscope.tui.bindings import ALL
 from stackscope.tui.layout import PANES as PLACED
@@ -60,6 +62,28 @@ def test_everything_at_once_on_a_usual_terminal() -> None:
             assert f"─ {title} ─" in screen.text
         assert "q quit" in lines[-1]
         assert max(map(len, lines)) <= 120
+
+
+def test_older_events_are_scrolled_to_while_their_pane_is_focused() -> None:
+    events = tuple(Event(at_ns=k * 10**9, kind="mark", label=f"number {k}") for k in range(40, 0, -1))
+
+    @on((80, 24), snapshot=msgspec.structs.replace(sessions.running(), events=events))
+    async def _(screen: Screen) -> None:
+        while live(screen).focused is None or focus_of(screen) != "events":
+            await screen.press("shift+tab")
+        await screen.until(lambda: "number 40 " in screen.text)
+        assert "number 1 " not in screen.text
+        chosen = live(screen)._selected
+        await screen.press(*["down"] * 45)
+        await screen.until(lambda: "number 1 " in screen.text)
+        assert "number 40 " not in screen.text
+        assert live(screen)._selected == chosen
+        await screen.press("up")
+        await screen.until(lambda: "number 1 " not in screen.text)
+        await screen.press("escape")
+        await screen.until(lambda: "number 40 " in screen.text)
+        await screen.press("down")
+        assert live(screen)._selected != chosen
 
 
 def test_on_a_small_terminal_pages_have_the_rest() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from stackscope import units
 from stackscope.tui.compose import GAP, apart, flow, quantity, said, shortened, wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, spelled, width
-from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp
+from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp, Size
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ class EventsPane(Pane):
 
     id: ClassVar = "events"
     title: ClassVar = "Events"
+    is_list: ClassVar = True
     help: ClassVar = PaneHelp(
         meaning="Changes of the configuration and of the load, refusals, marks, and what limits from then on, newest "
         "first. What a change is predicted to do stands beside what it did. That is "
         "measured from comparable stretches before and after it: the warm-up behind it is left out, and where the "
         "traffic itself changed the two are not comparable. Where the interval includes no change at all, the effect "
         "is not distinguishable. As predicted is what both intervals allow for together. The same changes are vertical "
-        "marks on every chart.",
+        "marks on every chart. While the pane is focused, up and down scroll it.",
         formula="effect = tokens per second after ÷ before − 1, with its 99 % interval; predictions have one of 90 %.",
         moves="Let a change run for some seconds before the next one: the interval narrows.",
     )
@@ -55,23 +56,51 @@ class EventsPane(Pane):
         if not snapshot.events:
             text = "Nothing was changed yet." if has_begun(snapshot) else awaited(snapshot, "changes show here")
             return Drawn(wrapped(text, size.width))
+        listed = _listed(snapshot, size)
+        first = min(context.scrolled, self.hidden(context)) if context.scrolled else 0
+        lines, n_shown = _laid_out(listed[first:], size, context.look)
+        hidden = _hidden(first, len(listed) - first - n_shown)
+        return Drawn(lines, _notes(snapshot, hidden))
+
+    def hidden(self, context: Context) -> int:
+        """Events that are passed over when the oldest one is in sight."""
+        listed = _listed(context.snapshot, context.size)
+        for first in range(max(len(listed) - context.size.height, 0), len(listed)):
+            if first + _laid_out(listed[first:], context.size, context.look)[1] >= len(listed):
+                return first
+        return max(len(listed) - 1, 0)
+
+
+def _listed(snapshot: Snapshot, size: Size) -> tuple[Event, ...]:
+    """The events that a pane of this size tells of, newest first."""
+    if size.height >= _ROOMY:
+        return snapshot.events
+    # The verdict has a pane of its own: where little has room, changes and what they did come first.
+    return tuple([event for event in snapshot.events if event.kind != "verdict"]) or snapshot.events
+
+
+def _laid_out(events: Sequence[Event], size: Size, look: Look) -> tuple[list[Line], int]:
+    """As many of them as there is room for, and how many those are."""
+    shown = events[: size.height]
+    if _change_room(size.width) < _LEAST_CHANGE or size.height < 2:
         lines: list[Line] = []
-        has_columns = _change_room(size.width) >= _LEAST_CHANGE and size.height >= 2
-        shown = snapshot.events
-        if size.height < _ROOMY:
-            # The verdict has a pane of its own: where little has room, changes and what they did come first.
-            shown = tuple([event for event in shown if event.kind != "verdict"]) or shown
-        shown = shown[: size.height]
-        results = [event for event in shown if event.predicted or event.effect]
-        column = _change_column(results, size.width, context.look) if has_columns else 0
-        if has_columns and results:
-            lines.append(_header(column))
+        n_whole = 0
         for event in shown:
-            if has_columns:
-                lines.append(_row(event, size.width, column, context.look))
-            else:
-                lines += told(event, size.width, context.look)
-        return Drawn(lines[: size.height], _notes(snapshot))
+            lines += told(event, size.width, look)
+            n_whole += len(lines) <= size.height
+        return lines[: size.height], n_whole
+    results = [event for event in shown if event.predicted or event.effect]
+    column = _change_column(results, size.width, look)
+    header = [_header(column)] if results else []
+    shown = shown[: size.height - len(header)]
+    return [*header, *(_row(event, size.width, column, look) for event in shown)], len(shown)
+
+
+def _hidden(newer: int, older: int) -> str:
+    """How many events are out of sight."""
+    if older:
+        return (f"{units.count(newer)} newer, " if newer else "") + units.counted(older, "older event")
+    return units.counted(newer, "newer event") if newer else ""
 
 
 def _change_room(room: int) -> int:
@@ -287,13 +316,14 @@ def _agreement(predicted: Ratio, measured: Ratio) -> str | None:
     return Outcome(at_ns=0, changes={}, predicted=expected, measured=at_ninety(measured)).agreement
 
 
-def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
-    """The score of the predictions so far."""
+def _notes(snapshot: Snapshot, hidden: str) -> tuple[Line, ...]:
+    """The score of the predictions so far, and what is out of sight."""
     score = snapshot.score
-    if score is None or score.n == 0:
-        return ()
-    signs = f"{units.count(score.signs_right)} of {units.count(score.n_signs)} signs right"
-    error = f"median error {units.percent(score.median_error)}"
-    held = f"{units.count(score.covered)} of {units.count(score.n)} intervals held"
-    parts = [signs, error, held] if score.n_signs else [error, held]
-    return tuple([said(", ".join(parts[:n])) for n in range(len(parts), 0, -1)])
+    parts: list[str] = []
+    if score is not None and score.n > 0:
+        signs = f"{units.count(score.signs_right)} of {units.count(score.n_signs)} signs right"
+        error = f"median error {units.percent(score.median_error)}"
+        held = f"{units.count(score.covered)} of {units.count(score.n)} intervals held"
+        parts = [signs, error, held] if score.n_signs else [error, held]
+    end = [hidden] if hidden else []
+    return tuple([said(", ".join([*parts[:n], *end])) for n in range(len(parts), -1, -1) if n or end])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.binding import Binding
 from textual.geometry import Offset, Spacing
 from textual.geometry import Region as Area
 from textual.layout import Layout as WidgetLayout
@@ -66,14 +65,7 @@ def _placed(child: Widget, area: Area) -> WidgetPlacement:
 class LiveScreen(RunningScreen):
     """Everything at once, or on pages where the terminal is too small for that."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings("live"),
-        Binding("tab", "focus_pane(1)", show=False),
-        Binding("shift+tab", "focus_pane(-1)", show=False),
-        Binding("escape", "unfocus", show=False),
-        Binding("up", "select(-1)", show=False),
-        Binding("down", "select(1)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("live")]
 
     here = "screen_live"
     BLANK = True
@@ -217,11 +209,17 @@ class LiveScreen(RunningScreen):
         self._views[name].focus(scroll_visible=False)
 
     def action_unfocus(self) -> None:
-        """Focus nothing."""
+        """Focus nothing, and have a list that was scrolled begin with its beginning again."""
+        if isinstance(self.focused, PaneView):
+            self.focused.scroll_rows(None)
         self.set_focus(None)
 
     def action_select(self, direction: int) -> None:
-        """Choose another request for its text to be shown."""
+        """Scroll the list that is focused, or choose another request for its text to be shown."""
+        focused = self.focused
+        if isinstance(focused, PaneView) and focused.pane.is_list:
+            focused.scroll_rows(direction)
+            return
         ids = [request.id for request in self.owner.frame.snapshot.requests]
         if ids:
             here = self._selection(self.owner.frame.snapshot)

@@ -43,6 +43,7 @@ class PaneView(Painted, can_focus=True):
         self._note: Line = ()
         self._inside: tuple[Line, ...] = ()
         """The pane's lines in it."""
+        self._scrolled = 0
 
     def show(self, context: Context) -> None:
         """Draw the pane from this context; its size is taken from the widget."""
@@ -51,7 +52,7 @@ class PaneView(Painted, can_focus=True):
         if columns < 3 or rows < 3:
             return
         size, look = Size(columns - 2, rows - 2), context.look
-        content = self.pane.content(replace(context, size=size))
+        content = self.pane.content(replace(context, size=size, scrolled=self._scrolled))
         style = "border.focus" if self.has_focus else "border"
         frame, lines = (size, style, look), content.lines
         if frame != self._frame or len(lines) != len(self._inside):
@@ -70,6 +71,18 @@ class PaneView(Painted, can_focus=True):
         """Draw the same once more, as after a change of size or focus."""
         if self._drawn_from is not None:
             self.show(self._drawn_from)
+
+    def scroll_rows(self, by: int | None) -> None:
+        """Scroll a list by rows as far as there are any; `None`: back to its beginning."""
+        context = self._drawn_from
+        if context is None:
+            return
+        columns, rows = self.size
+        most = self.pane.reach(replace(context, size=Size(columns - 2, rows - 2)))
+        before = self._scrolled
+        self._scrolled = 0 if by is None else max(0, min(before + by, most))
+        if self._scrolled != before:
+            self.show_again()
 
     def on_resize(self) -> None:
         self.show_again()
