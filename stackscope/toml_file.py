@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,8 +36,17 @@ def read_toml(path: Path, *, called: str = "") -> dict[str, Any]:
 
 def _text_of(path: Path) -> str:
     """A file's text, whatever kind of file it is; but none that goes on and on. Raises `UsageError`, `OSError`."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=_without_waiting) as file:
         raw = file.read(MOST_BYTES + 1)
+        if not raw and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise UsageError(f"{path} is a pipe to which nobody writes.", remedy="Give the path of a file.")
     if len(raw) > MOST_BYTES:
         raise UsageError(f"{path} is longer than {units.data_size(MOST_BYTES)}: it holds something else than settings.")
-    return raw.decode("utf-8")
+    return raw.decode("utf-8-sig")  # Editors on Windows begin a file with a byte order mark.
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file for a reader that waits for what is written, but not for somebody to begin with it."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor

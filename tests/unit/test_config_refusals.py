@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +13,6 @@ from stackscope.errors import UsageError
 from stackscope.options import OPTIONS, RANGES, Option, field_types
 from stackscope.toml_file import MOST_BYTES
 from tests.unit.test_config import refusal, refusal_with, resolved, settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -103,3 +101,21 @@ def test_a_settings_file_of_strange_values_is_one_sentence(content: str, says: s
     told = refusal(settings(tmp_path, content))
     assert says in told
     assert "\n" not in told
+
+
+def test_a_byte_order_mark_before_settings_is_none_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "from-windows.toml"
+    path.write_bytes(b"\xef\xbb\xbf[engine]\r\nslots = 2\r\n")
+    assert resolved(path).engine.slots == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_to_which_nobody_writes_is_refused_and_one_that_has_settings_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.toml"
+    os.mkfifo(path)
+    assert refusal(path) == f"{path} is a pipe to which nobody writes. Give the path of a file."
+    ends = os.pipe()
+    os.write(ends[1], b"[engine]\nslots = 2\n")
+    os.close(ends[1])
+    assert resolved(Path(f"/dev/fd/{ends[0]}")).engine.slots == 2
+    os.close(ends[0])
