@@ -83,6 +83,20 @@ def test_what_is_no_file_is_never_replaced(form: Form, tmp_path: Path) -> None:
     assert left_in(tmp_path) == {"folder", "pipe"}
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_that_no_engine_counts_prevents_no_export(form: Form, tmp_path: Path) -> None:
+    """Damaged recordings have integers of 64 bits without a sign, which no column holds: there they are unknown."""
+    path = tmp_path / "damaged.jsonl.zst"
+    with SessionWriter(path, make_header(cost_model=2**63)) as writer:
+        writer.write(make_footer())
+    export(SessionReader(path), form, tmp_path / "out", replace=False)
+    if form == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+        session = parquet.read_table(tmp_path / "out" / "session.parquet")
+        assert session["cost_model"].to_pylist() == [None]
+        assert None not in session["schema"].to_pylist()
+
+
 class Stopped(Exception):
     pass
 

@@ -20,6 +20,8 @@ GROUP_ROWS: Final = 16_384
 """Rows of a row group: of the widest table some 7 MB, which is what is held in memory."""
 
 _TYPES: Final = {"int": "int64", "float": "float64", "bool": "bool_", "text": "string"}
+_BEYOND: Final = 1 << 63
+"""The first integer that no column of integers holds."""
 
 
 class ParquetFiles:
@@ -57,9 +59,17 @@ class ParquetFiles:
         schema = self._schemas[table.name]
         columns = []
         for column, field, cells in zip(table.columns, schema, zip(*rows, strict=True), strict=True):
-            found = [without_surrogates(cell) for cell in cells] if column.kind == "text" else cells
-            columns.append(self._arrow.array(found, type=field.type))
+            if column.kind == "text":
+                cells = tuple(without_surrogates(cell) for cell in cells)
+            columns.append(self._arrow.array(_held_by(cells) if column.kind == "int" else cells, type=field.type))
         self._writers[table.name].write_table(self._arrow.Table.from_arrays(columns, schema=schema))
+
+
+def _held_by(cells: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Integers with those that 64 bits cannot hold unknown: only damaged recordings have them."""
+    if all(cell is None or -_BEYOND <= cell < _BEYOND for cell in cells):
+        return cells
+    return tuple(cell if cell is not None and -_BEYOND <= cell < _BEYOND else None for cell in cells)
 
 
 def _schema(table: Table, arrow: Any) -> Any:
