@@ -82,6 +82,14 @@ def test_a_chunk_knows_what_its_request_computes_and_found() -> None:
     assert {one.chunks[0].found for one in (first, second)} == {16}
 
 
+def test_a_prompt_without_rows_is_no_chunk() -> None:
+    """Damaged recordings have such; prompts that meet less often are weighed by their rows."""
+    some = [step(prefill(7, new=0, cached=16), decode(0, cached=10), n=0)]
+    [only] = sample(some, 16).figures["rounds"]
+    assert only.chunks == ()
+    assert len(only.decoding) == 1
+
+
 def test_idle_time_lies_between_steps_that_follow_each_other() -> None:
     some = [step(decode(0, cached=10), n=n, start_ns=n * 4 * MS) for n in range(9)]
     assert point_of(watching(*some)).idle_share == pytest.approx(24 / 33)

@@ -99,7 +99,7 @@ def _round(middle: StepRecord, part: list[StepRecord], prompts: dict[int, _Promp
     """`middle`, standing for `part`."""
     chunks = []
     for work in middle.work:
-        if work.phase == "prefill":
+        if work.phase == "prefill" and work.new > 0:  # Damaged recordings have prompts without rows.
             prompt = prompts[work.request]
             chunks.append(Chunk(work.cached, work.new, max(prompt.computed, work.new), prompt.found, work.slot))
     rows = _prompt_rows(middle)
