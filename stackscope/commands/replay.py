@@ -19,15 +19,14 @@ def replay(path: Path, options: RunOptions) -> int:
     """Play a recording; the exit status. Raises `SessionFileError`."""
     why = why_no_screen(os.environ, sys.stdin, sys.stdout)
     if why is not None:
-        print(f"stackscope: no live screen, because {why}; this is the summary.", file=sys.stderr)
-        return _summarise(path, options)
+        return _summarise(path, options, why)
     from stackscope.commands.screen import play, show_all
 
     return show_all(play(path, options), options)
 
 
-def _summarise(path: Path, options: RunOptions) -> int:
-    """Print what `run` printed at the end of it."""
+def _summarise(path: Path, options: RunOptions, why: str) -> int:
+    """Print what `run` printed at the end of it, and `why` there is no screen."""
     from stackscope.analysis.explainer import Explainer, unhurried
     from stackscope.analysis.summary import RunSummary
     from stackscope.engine.allowances import Allowances
@@ -36,7 +35,8 @@ def _summarise(path: Path, options: RunOptions) -> int:
     from stackscope.report.text import RunReport, summary
     from stackscope.session.reader import SessionReader
 
-    reader = SessionReader(path)
+    reader = SessionReader(path)  # First of all: what is no recording is one sentence, and no summary.
+    print(f"stackscope: no live screen, because {why}; this is the summary.", file=sys.stderr)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
     last_ns = 0

@@ -45,9 +45,9 @@ def test_a_file_that_is_no_recording(command: tuple[str, ...], tmp_path: Path) -
     path.write_text("hello\n")
     done = CliRunner().invoke(app, [command[0], str(path), *(one.format(path) for one in command[1:])])
     assert done.exit_code == 8
-    assert done.stderr.splitlines()[-1] == (
+    assert done.stderr == (
         f"stackscope: {path} is not a Stackscope session: its first line is not JSON."
-        " Give the path of a recording, a file that ends in .jsonl.zst."
+        " Give the path of a recording, a file that ends in .jsonl.zst.\n"
     )
 
 
