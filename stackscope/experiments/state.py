@@ -72,6 +72,9 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     plan: dict[str, Any]
 
 
+_OPENING: Final = b'{"type":"plan"'
+"""What every file of an experiment begins with, were it ended in its first line."""
+
 Line: TypeAlias = CellRun | CellPrediction | CellQuality
 """Any line but the first."""
 
@@ -102,6 +105,7 @@ class StateFile:
         path = folder / NAME
         wanted = None if plan is None else msgspec.json.decode(msgspec.json.encode(plan))
         _require_folder(folder)
+        _require_file(path)
         if wanted is None and not path.exists():
             raise _missing(folder)
         try:
@@ -111,15 +115,18 @@ class StateFile:
             raise _unusable(path, error) from error
         try:
             _lock(descriptor, path)
-            lines = _whole_lines(descriptor)
+            content = _content(descriptor, path)
+            lines = _lines_of(content)
             if not lines:
                 if wanted is None:
                     raise _planless(path)
+                _end_behind(descriptor, content, lines)
                 opened = cls(descriptor, path, wanted, [])
                 opened._append(_Head(format=FORMAT, kind=kind, stackscope=__version__, plan=wanted))
                 return opened
             stored, results = _decoded(lines, path)
             _check(stored, kind, wanted, path)
+            _end_behind(descriptor, content, lines)
         except BaseException:
             os.close(descriptor)
             raise
@@ -135,7 +142,7 @@ class StateFile:
         _require_folder(folder)
         if not path.is_file():
             return
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = _lines_of(path.read_bytes())
         if lines:
             stored, _ = _decoded(lines, path)
             wanted = msgspec.json.decode(msgspec.json.encode(plan))
@@ -193,8 +200,9 @@ class Stored(NamedTuple):
 def read(folder: Path) -> Stored:
     """An experiment that may be going on. Raises `SessionFileError`."""
     path = folder / NAME
+    _require_file(path)
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = _lines_of(path.read_bytes())
     except FileNotFoundError:
         raise _missing(folder) from None
     except OSError as error:
@@ -212,15 +220,36 @@ def read(folder: Path) -> Stored:
     )
 
 
-def _whole_lines(descriptor: int) -> list[bytes]:
-    """The lines that end, and the file cut behind them: what a kill cut off would spoil the next line."""
+def _content(descriptor: int, path: Path) -> bytes:
+    """What a file holds. Raises `SessionFileError` where it cannot be the beginning of an experiment."""
     content = b""
     while chunk := os.read(descriptor, 1 << 20):
         content += chunk
-    end = content.rfind(b"\n") + 1
+    if not _lines_of(content) and not content.startswith(_OPENING[: len(content)]):
+        raise SessionFileError(
+            f"{path} is not what an experiment left behind: it does not begin with a plan.",
+            remedy="Begin anew in another folder.",
+        )
+    return content
+
+
+def _end_behind(descriptor: int, content: bytes, lines: list[bytes]) -> None:
+    """Have a file end with its whole lines: what a kill cut off would spoil the next one."""
+    end = sum(len(line) + 1 for line in lines)
+    if end > len(content):
+        os.write(descriptor, b"\n")
     os.ftruncate(descriptor, end)
     os.lseek(descriptor, end, os.SEEK_SET)
-    return content[:end].split(b"\n")[:-1]
+
+
+def _lines_of(content: bytes) -> list[bytes]:
+    """The whole lines; the last may lack its end, as editors leave it, if it is no beginning of a longer one."""
+    *lines, rest = content.split(b"\n")
+    try:
+        msgspec.json.decode(rest)
+    except (msgspec.DecodeError, RecursionError):
+        return lines
+    return [*lines, rest]
 
 
 def _decoded(lines: list[bytes], path: Path) -> tuple[_Head, list[Line]]:
@@ -306,6 +335,12 @@ def _require_folder(folder: Path) -> None:
     number = errno.ENOTDIR if not above.is_dir() else 0 if os.access(above, os.W_OK | os.X_OK) else errno.EACCES
     if number:
         raise _unusable(folder, OSError(number, os.strerror(number)))
+
+
+def _require_file(path: Path) -> None:
+    """Raise `SessionFileError` for a pipe or a device: reading one might never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SessionFileError(f"{path} is no file.", remedy="Name another folder.")
 
 
 def _unusable(path: Path, error: OSError) -> SessionFileError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,12 +83,36 @@ def test_two_processes_do_not_write_to_one_experiment(tmp_path: Path) -> None:
         StateFile.open(tmp_path, "ablation", asked)
 
 
-@pytest.mark.parametrize("content", [b"no json\n", b'{"type":"plan"}\n', b'{"type":"run","block":0,"cell":0}\n'])
+@pytest.mark.parametrize(
+    "content", [b"no json\n", b"no json", b'{"mine":1}', b'{"type":"plan"}\n', b'{"type":"run","block":0,"cell":0}\n']
+)
 def test_a_file_that_no_experiment_left_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
     with pytest.raises(SessionFileError, match="not what an experiment left"):
         StateFile.open(tmp_path, "ablation", plan(WEIGHTS, SPECULATION))
     assert (tmp_path / NAME).read_bytes() == content
+
+
+def test_a_last_line_that_an_editor_left_without_its_end_counts(tmp_path: Path) -> None:
+    asked = plan(WEIGHTS, SPECULATION)
+    with StateFile.open(tmp_path, "ablation", asked) as state:
+        state.add(run(0, 0, 1.0))
+        state.add(run(0, 1, 1.0))
+    path = tmp_path / NAME
+    whole = path.read_bytes()
+    path.write_bytes(whole.removesuffix(b"\n"))
+    assert len(read(tmp_path).runs) == 2
+    with StateFile.open(tmp_path, "ablation", asked) as state:
+        assert len(state.runs) == 2
+    assert path.read_bytes() == whole
+
+
+def test_a_pipe_is_no_experiment(tmp_path: Path) -> None:
+    """Opening one as usual would wait for ever."""
+    os.mkfifo(tmp_path / NAME)
+    for taken_up in (read, lambda folder: StateFile.open(folder, "ablation", None)):
+        with pytest.raises(SessionFileError, match=r"is no file\. Name another folder"):
+            taken_up(tmp_path)
 
 
 def test_every_block_has_every_cell_once_in_an_order_of_its_own() -> None:
