@@ -17,7 +17,7 @@ from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_progress import ExperimentProgress
 from stackscope.commands.experiment_reports import ABLATION, ablation_report
 from stackscope.commands.experiment_traffic import DEFAULTS, QUICK_REQUESTS, REQUESTS, with_lengths
-from stackscope.commands.interrupts import SIGNALLED, Interrupts, kept_in, told_when_interrupted
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, keeping
 from stackscope.engine.allowances import Allowances
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
@@ -94,7 +94,7 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
         _require_cells(plan)
     with StateFile.open(folder, KIND, plan) as state:
         plan = plan_as(Plan, state.plan, state.path)
-        with told_when_interrupted(kept_in(folder, "ablate")):
+        with keeping(folder, "ablate"):
             return _Conducted(plan, state, folder, is_json=asked.json).run()
 
 

@@ -18,6 +18,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from stackscope.errors import EngineError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -98,11 +100,18 @@ def told_when_interrupted(left: str | Callable[[], str]) -> Iterator[None]:
         raise Interrupted(number, is_told=True) from None
 
 
-def kept_in(folder: Path, kind: str) -> str:
-    """What becomes of an experiment that is interrupted, and how to go on with it."""
+@contextmanager
+def keeping(folder: Path, kind: str) -> Iterator[None]:
+    """Say how to go on with an experiment when a signal, or an engine that fails, ends the block."""
     import shlex
 
-    return f"finished runs are kept. Go on with them: stackscope {kind} --folder {shlex.quote(str(folder))}"
+    on = f"Go on with them: stackscope {kind} --folder {shlex.quote(str(folder))}"
+    try:
+        with told_when_interrupted(f"finished runs are kept. {on}"):
+            yield
+    except EngineError as error:
+        error.remedy = " ".join([*([error.remedy] if error.remedy else []), f"Finished runs are kept. {on}"])
+        raise
 
 
 class Interrupts:

@@ -18,7 +18,7 @@ from stackscope.commands.experiment_options import NOT_OF_RUNS
 from stackscope.commands.experiment_progress import ExperimentProgress, left
 from stackscope.commands.experiment_reports import SWEEP, sweep_report
 from stackscope.commands.experiment_traffic import DEFAULTS, REQUESTS, with_lengths
-from stackscope.commands.interrupts import SIGNALLED, Interrupts, kept_in, told_when_interrupted
+from stackscope.commands.interrupts import SIGNALLED, Interrupts, keeping
 from stackscope.engine.allowances import Allowances
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
@@ -91,7 +91,7 @@ def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | No
         StateFile.refuse_other(folder, KIND, plan, settled_later=["refused"])
         maker.make()
         plan = msgspec.structs.replace(plan, refused=_refused(plan.base, plan.axes))
-    with StateFile.open(folder, KIND, plan) as state, told_when_interrupted(kept_in(folder, "sweep")):
+    with StateFile.open(folder, KIND, plan) as state, keeping(folder, "sweep"):
         return _Conducted(plan_as(SweepPlan, state.plan, state.path), state, folder, is_json=asked.json).run()
 
 

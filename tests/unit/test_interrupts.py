@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from stackscope.cli import app
 from stackscope.commands import interrupts as module
 from stackscope.commands.interrupts import SIGNALS, Interrupted, Interrupts, raising, told_when_interrupted
+from stackscope.errors import EngineDiedError
 from stackscope.verbs.base import reporting
 
 if TYPE_CHECKING:
@@ -160,3 +161,19 @@ def test_every_command_that_takes_its_time_says_what_ctrl_c_leaves(
     told = done.stderr.splitlines()[-1]
     assert told.startswith("stackscope: interrupted: ")
     assert ("--folder" in told) == body.endswith("conduct")
+
+
+@pytest.mark.parametrize("kind", ["ablate", "sweep"])
+def test_an_engine_that_dies_in_an_experiment_does_not_hide_how_to_go_on(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def died(*_: object, **__: object) -> None:
+        raise EngineDiedError("The engine died.", remedy="Report it.", last_lines=("ouch",))
+
+    monkeypatch.setattr(f"stackscope.commands.{kind}.conduct", died)
+    what = ("--factors", "slots=4") if kind == "ablate" else ("--over", "slots=1,2")
+    folder = tmp_path / "a folder"
+    done = CliRunner().invoke(app, [kind, "--model", "lab-target-f16", *what, "--folder", str(folder)])
+    assert done.exit_code == EngineDiedError.exit_code
+    assert f"Report it. Finished runs are kept. Go on with them: stackscope {kind} --folder '{folder}'" in done.stderr
+    assert "ouch" in done.stderr

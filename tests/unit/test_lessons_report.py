@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -99,6 +100,9 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path) -> None:
         records.read(path)
     with pytest.raises(SessionFileError, match="cannot be read"):
         records.read(tmp_path / "02.json")
+    os.mkfifo(tmp_path / "03.json")  # To which nobody writes.
+    with pytest.raises(SessionFileError, match="is not a file"):
+        records.read(tmp_path / "03.json")
 
 
 def test_bars_share_a_scale_and_have_a_mark() -> None:

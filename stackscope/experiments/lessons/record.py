@@ -66,6 +66,8 @@ def shipped_path(number: int) -> Path | None:
 
 def read(path: Path) -> LessonRecord:
     """A lesson's record. Raises `SessionFileError`."""
+    if path.exists() and not path.is_file():  # A pipe would be waited for.
+        raise SessionFileError(f"{path} is not a file.", remedy="Check the path.")
     try:
         record = msgspec.json.decode(path.read_bytes(), type=LessonRecord)
     except OSError as error:
