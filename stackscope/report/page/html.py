@@ -44,6 +44,8 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';
 """What a browser may load for the page: nothing, beside the styles in it."""
 MOST_COLUMNS: Final = 7
 """Of a table at full size: what has more is set closer, so that a page of 1,080 pixels holds it."""
+MOST_FIGURES: Final = 60
+"""Characters of a cell that stay on one line: percentiles of a latency with their number."""
 
 
 def page(sessions: Sequence[SessionFigures], comparison: Comparison | None = None) -> str:
@@ -208,6 +210,13 @@ def _cards(session: SessionFigures) -> str:
     return element("ul", *cards, class_="cards")
 
 
+def _kind(head: str, cell: str) -> str | None:
+    """How a cell may be broken: words anywhere, one with many figures between them, a figure nowhere."""
+    if head in WORDS:
+        return "words"
+    return "many" if len(cell) > MOST_FIGURES else None
+
+
 def _table(table: Table) -> str:
     head = [
         element("th", escaped(name) or " ", scope="col", class_="words" if name in WORDS else None)
@@ -216,8 +225,7 @@ def _table(table: Table) -> str:
     rows = []
     for first, *cells in table.rows:
         shown = [
-            element("td", escaped(cell), class_="words" if table.head[place + 1] in WORDS else None)
-            for place, cell in enumerate(cells)
+            element("td", escaped(cell), class_=_kind(table.head[place + 1], cell)) for place, cell in enumerate(cells)
         ]
         rows.append(element("tr", element("th", escaped(first), scope="row"), *shown))
     made = element(

@@ -99,7 +99,7 @@ thead th { border-top: 0; color: var(--muted); font-weight: 500; white-space: no
 tbody th { font-weight: 500 } th:first-child { text-align: left }
 td.words { text-align: left; min-width: 12em } table.text td, table.text th, th.words { text-align: left }
 table.text td { overflow-wrap: anywhere } tbody th { white-space: nowrap }
-td { white-space: nowrap } td.words, table.text td { white-space: normal } .scroll + .pair { margin-top: 16px }
+td { white-space: nowrap } td.words, td.many, table.text td { white-space: normal } .scroll + .pair { margin-top: 16px }
 table.dense { font-size: 13px } table.dense :is(th, td) { padding: 6px 8px } table.dense td.words { min-width: 9em }
 tbody:first-child tr:first-child > * { border-top: 0 }
 details { margin: 14px 0; background: var(--surface); border: 1px solid var(--border); border-radius: 8px }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.analysis.distribution import Spread
+from stackscope.analysis.totals import SPELLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,8 @@ def worded(value: object, unit: str) -> str:
             return " · ".join([*told, f"n {units.count(value.n)}"])
         case dict():
             shown = {name: part for name, part in value.items() if part != 0}
-            told = [f"{str(name).replace('_', ' ')} {quantity(part, unit)}" for name, part in shown.items()]
+            names = [SPELLED.get(name, str(name).replace("_", " ")) for name in shown]
+            told = [f"{name} {quantity(part, unit)}" for name, part in zip(names, shown.values(), strict=True)]
             return " · ".join(told) or quantity(0, unit)
         case tuple():
             return " · ".join([quantity(part, unit) for part in value]) or UNKNOWN
