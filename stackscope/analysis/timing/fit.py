@@ -215,7 +215,7 @@ class _Conditions:
             return None
         new = self._n - self._n_fitted
         is_due = self.last is None or (
-            new > REFIT_SHARE * self._n_fitted and (self._n < EAGER or self._since_ns >= REFIT_NS)
+            new > REFIT_SHARE * self._n_fitted and (self._n_fitted < EAGER or self._since_ns >= REFIT_NS)
         )
         if is_due:
             self.last = self._made(known(), ceilings)
