@@ -16,13 +16,13 @@ import msgspec
 from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
-from stackscope.analysis.diagnosis.naming import Naming
+from stackscope.analysis.diagnosis.naming import LEAST_SHARE, Naming
 from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
 from stackscope.analysis.whatif.breakevens import BreakEven, all_in_parts
 from stackscope.analysis.whatif.predict import Predictor
-from stackscope.analysis.whatif.ranking import Ranking, rank_in_parts
+from stackscope.analysis.whatif.ranking import STARVED, Ranking, rank_in_parts
 from stackscope.analysis.whatif.watch import Watch
 from stackscope.records import (
     Cause,
@@ -57,6 +57,7 @@ REFILLING_NS: Final = 12_000_000_000
 MOST_STALLS: Final = 128
 """Kept. A stall takes a second at least, so that what is forgotten left the seconds that are looked at long ago."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
+STARVATION: Final[Cause] = "CPU starvation"
 
 
 def unhurried() -> int:
@@ -265,6 +266,9 @@ class Explainer:
         self._ranking = None
         spent_ns = self._ranking_ns + self._cpu_ns() - began_ns
         self._rank_from_ns = at_ns + _stays(spent_ns, RANKING_SHARE, RANKING_NS)
+        if self._explanation.ranking is None:
+            # That there are too few steps, 6 of 8, is not true for long, and took next to nothing to find out.
+            self._rank_from_ns = at_ns + NAMING_NS[0]
 
     def _name(self, at_ns: int) -> None:
         naming = self._follower.name(at_ns, is_over=self._is_over)
@@ -284,6 +288,22 @@ class Explainer:
             is_calibrated=model is not None and model.is_calibrated,
             unknown={} if model is None else dict(model.unknown),
         )
+        self._withhold()
+
+    def _withhold(self) -> None:
+        """Recommend nothing of what was predicted before the engine's threads lost their cores."""
+        ranking, doubt = self._explanation.ranking, self._doubt()
+        if ranking is not None and ranking.doubt is None and doubt is not None:
+            self._explanation = msgspec.structs.replace(self._explanation, ranking=ranking.withheld(doubt))
+
+    def _doubt(self) -> str | None:
+        """Why nothing may be recommended now, whatever the time model says: it has learned from starved steps, too.
+
+        At the end, what limited for most of the run counts as well. `None`: nothing speaks against it.
+        """
+        stood = self._explanation.stood
+        is_most = self._is_over and bool(stood) and stood[0].naming.name == STARVATION and stood[0].share >= LEAST_SHARE
+        return STARVED if is_most or _starves(self._explanation.naming) else None
 
     def _remember(self, naming: Naming, at_ns: int) -> None:
         """Add the time since the last naming to the name that stands at its end."""
@@ -323,10 +343,11 @@ class Explainer:
             if self._break_evens is None or at_ns >= self._break_evens_until_ns:
                 self._break_evens = yield from all_in_parts(predictor)
                 self._break_evens_until_ns = at_ns + BREAK_EVENS_NS
-            ranking = yield from rank_in_parts(predictor, at_ns, self._break_evens)
+            ranking = yield from rank_in_parts(predictor, at_ns, self._break_evens, self._doubt())
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=ranking, why_no_ranking=why, ranked_at_ns=at_ns, drafts=self._drafts()
         )
+        self._withhold()  # It may have taken seconds.
 
     def _predictor(self) -> Predictor | str:
         curves = {source: curve for source in SOURCES if (curve := self._curves.curve(source)) is not None}
@@ -339,6 +360,14 @@ class Explainer:
         curves = [curve for source in SOURCES if (curve := self._curves.curve(source)) is not None]
         told = [curve.standing(length) for curve in curves for length in curve.lengths]
         return tuple([one for one in told if one is not None])
+
+
+def _starves(naming: Naming) -> bool:
+    """The engine's threads do not get their cores: that limits, or takes as much of the time as a name needs."""
+    if naming.name == STARVATION:
+        return True
+    found = (*naming.together, *naming.rejected)
+    return any(one.cause == STARVATION and one.is_confirmed and (one.share or 0.0) >= LEAST_SHARE for one in found)
 
 
 def _stays(cost_ns: int, share: float, bounds_ns: tuple[int, int]) -> int:

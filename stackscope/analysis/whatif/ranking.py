@@ -31,6 +31,7 @@ common with other settings is then a small part of what decides about them."""
 MOST_PAIRS: Final = 3
 """Recommended beside single changes."""
 MOST_CONTRADICTIONS: Final = 4
+STARVED: Final = "the engine's threads do not get their cores: free them first, what else would help cannot be told"
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -76,6 +77,11 @@ class Ranking(msgspec.Struct, frozen=True):
         chosen += better[:MOST_PAIRS]
         return tuple(sorted(chosen, key=_by_gain))
 
+    def withheld(self, doubt: str) -> Ranking:
+        """The same predictions, none of them recommended for this reason."""
+        alone = tuple([msgspec.structs.replace(one, is_doubtful=True) for one in self.singles])
+        return Ranking(alone, (), (), self.break_evens, doubt)
+
 
 def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) -> Ranking:
     """Everything that the configuration allows, and pairs of the best, predicted and put in order.
@@ -86,11 +92,15 @@ def rank(predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()) 
 
 
 def rank_in_parts(
-    predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = ()
+    predictor: Predictor, at_ns: int = 0, found: Sequence[BreakEven] = (), doubt: str | None = None
 ) -> Generator[None, None, Ranking]:
-    """The same, a candidate at a time: for whoever has other things to do meanwhile."""
+    """The same, a candidate at a time: for whoever has other things to do meanwhile.
+
+    `doubt` is what else than the times speaks against recommending anything. `None`: nothing does.
+    """
     point = predictor.point
-    doubt = None if point.times is None else doubt_of(point.times)
+    if doubt is None and point.times is not None:
+        doubt = doubt_of(point.times)
     if doubt is not None:
         told = yield from _in_parts(predictor, singles(point), at_ns, is_doubtful=True)
         return Ranking(tuple(sorted(told, key=_by_gain)), (), (), tuple(found), doubt)
@@ -107,7 +117,7 @@ def doubt_of(times: StepTimes) -> str | None:
         return None
     # By itself it is no doubt: threads that wait for each other sleep too, on calm machines with many of them.
     if "starvation" in times.unknown:
-        return "the engine's threads do not get their cores: free them first, what else would help cannot be told"
+        return STARVED
     return f"single steps stray by {units.percent(times.residual)} from what is known of them"
 
 
