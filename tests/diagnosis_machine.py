@@ -90,6 +90,10 @@ class Model:
     unknown: dict[str, str] = field(default_factory=dict)
     is_calibrated: bool = True
 
+    @property
+    def is_undisturbed(self) -> bool:
+        return self.is_calibrated
+
     def terms(self, shape: Shape) -> Terms:
         return Terms(*[self.error * term for term in self.costs.terms(shape)])
 

@@ -290,7 +290,8 @@ def time_model(explanation: Explanation, room: int, *, was_busy: bool) -> list[L
     parts = [(name, ns) for name, ns in explanation.terms if ns > 0]
     if parts:
         told = ", ".join(f"{name} {units.duration(ns)}" for name, ns in parts)
-        lines += wrapped(f"A mean step on a calm machine: {told}.", room, "")
+        is_calm = not was_busy and "starvation" not in explanation.unknown
+        lines += wrapped(f"A mean step {'on a calm machine' if is_calm else 'by this model'}: {told}.", room, "")
     if was_busy or not explanation.is_calibrated:
         lines += wrapped("stackscope calibrate measures what this machine can do: 20 s, when it is quiet.", room)
     return lines

@@ -203,6 +203,24 @@ def test_a_machine_that_was_never_calm_is_starved_by_what_its_threads_lost() -> 
     naming = Watch(machine, model).run(20, Disturbance(core=0.5, foreign_cores=0.5, pressure=0.5))
     assert naming.name == "CPU starvation"
     assert naming.share == pytest.approx(0.25, abs=0.02)  # 1 - σ: all that can be said.
+    assert naming.finding is not None
+    assert "what an undisturbed machine needs is not known: the time model comes from a disturbed one" in (
+        naming.finding.evidence
+    )
+    assert not any("forwards × σ" in said or "calm machine" in said for said in naming.finding.evidence)
+
+
+def test_no_forward_is_said_to_take_less_than_an_undisturbed_machine_needs() -> None:
+    machine = Machine(STEADY)
+    watch = Watch(machine, Model(machine.costs, machine.config, error=2.0))  # It takes itself for calm.
+    watch.run(10, Disturbance(both=0.5, foreign_cores=1.0, pressure=0.6))
+    finding = watch.namings[-1].finding
+    assert finding is not None
+    assert finding.cause == "CPU starvation"
+    assert not any("forwards × σ" in said for said in finding.evidence)
+    calm = staged("CPU starvation").namings[-1].finding
+    assert calm is not None
+    assert "forwards × σ take 1.50× of what an undisturbed machine needs" in calm.evidence
 
 
 # Look-alikes

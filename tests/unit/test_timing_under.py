@@ -365,3 +365,18 @@ class TestDrafting:
 
 def _for_model(ceilings: Ceilings, name: str) -> Ceilings:
     return msgspec.structs.replace(ceilings, conditions=msgspec.structs.replace(ceilings.conditions, model=name))
+
+
+def test_a_calibration_of_a_busy_machine_stands_for_no_calm_one() -> None:
+    machine = Machine()
+    for ceilings, is_undisturbed in (
+        (machine.calibrated(), True),
+        (msgspec.structs.replace(machine.calibrated(), is_quiet=False, foreign_share=0.5), False),
+        (None, False),
+    ):
+        fit = Fit(ceilings)
+        fit.begin(CONFIG, machine.pricing)
+        fit.add(machine.traffic(20))
+        model = fit.model()
+        assert model is not None
+        assert model.is_undisturbed == is_undisturbed

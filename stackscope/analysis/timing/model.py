@@ -133,6 +133,12 @@ class TimeModel:
         """Standard deviation of ln(measured ÷ predicted) of single steps that is left unexplained."""
         return self.errors.residual
 
+    @property
+    def is_undisturbed(self) -> bool:
+        """It is calibrated, and others are not known to have disturbed that."""
+        ceilings = self.source.ceilings
+        return self.is_calibrated and not (ceilings is not None and ceilings.is_busy)
+
     def terms(self, shape: Shape) -> Terms:
         """The most likely time of a step in parts, in nanoseconds."""
         sums = np.zeros(len(TERMS))
