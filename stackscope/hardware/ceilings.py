@@ -154,7 +154,8 @@ def kept_for(config: EngineConfig) -> list[Ceilings]:
 def is_measured(config: EngineConfig) -> bool:
     """Whether something is kept for it that counts.
 
-    What was measured while others kept the machine busy does not: sessions do without it.
+    What was measured while others kept the machine busy does not: it is no ceiling, and only where the time model
+    begins, which is the less sure of it.
     """
     return any(not each.is_busy for each in kept_for(config))
 

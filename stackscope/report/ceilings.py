@@ -83,7 +83,10 @@ def _threads(ceilings: Ceilings) -> str:
 def _warnings(ceilings: Ceilings, now: datetime) -> list[str]:
     found = []
     if ceilings.is_busy:
-        found.append("the machine was not quiet: these may be too low, and sessions do without them")
+        found.append(
+            "the machine was not quiet: these may be too low; sessions take them for no ceiling, and their time model "
+            "only begins with them"
+        )
     elif not ceilings.is_quiet:
         found.append("whether the machine was quiet is not known")
     if cache.is_old(ceilings, now):

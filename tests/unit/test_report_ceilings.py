@@ -58,7 +58,7 @@ def test_a_busy_machine_and_old_age_are_said() -> None:
     assert not any(line.startswith("note") for line in lines(ceilings(), 80))
     busy = "\n".join(lines(ceilings(is_quiet=False, foreign_share=1.23), 80))
     assert "others took 123 % of a CPU" in busy
-    assert "note          the machine was not quiet: these may be too low, and sessions do" in busy
+    assert "note          the machine was not quiet: these may be too low; sessions take" in busy
     old = report.shown(ceilings(), 80, now=NOW + timedelta(days=100)).plain
     assert "note          they are old: measure again with `stackscope calibrate`" in old
 
