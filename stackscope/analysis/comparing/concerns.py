@@ -11,6 +11,7 @@ from stackscope import units
 from stackscope.analysis.comparing.differences import EXTENT
 from stackscope.analysis.comparing.loads import told
 from stackscope.analysis.metrics import counts, load, time
+from stackscope.analysis.offload import computes_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ STATE_POINTS: Final = 0.10
 """The same of shares of time in which something held the machine up."""
 PRESSURE_POINTS: Final = 0.20
 """The same of the pressure on its processors, which an engine with a thread for every core raises by itself."""
+STARVED: Final = 0.80
+"""CPU share below which others' work decides how fast an engine is: threads that wait for each other have more."""
 LENGTHS: Final = 0.10
 """Outputs whose lengths differ by less, relatively, are alike."""
 SAME_REQUESTS: Final = 0.9
@@ -206,15 +209,34 @@ def _machines(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[
             f" in {letters[1]}: the machine was not equally quiet."
         )
         yield Concern(kind="pressure", text=text)
-    shares = [digest[time.CpuShare] for digest in (a, b)]
-    one, other = shares
-    if one is not None and other is not None and abs(one - other) >= STATE_POINTS:
-        text = f"The engine's threads really ran {units.percent(one)} of the time in {letters[0]}"
-        yield Concern(kind="cpu share", text=f"{text}, {units.percent(other)} in {letters[1]}.")
+    yield from _cores(a, b, letters)
     for letter, digest in zip(letters, (a, b), strict=True):
         swapped = digest.machine.swap_bytes_per_s
         if swapped is not None and swapped > SWAPPING:
             yield Concern(kind="swap", text=f"The machine of {letter} swapped {units.bandwidth(swapped)}.")
+
+
+def _cores(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
+    """What the engine had of its cores, where that decides as well; on a GPU, its threads only wait for it."""
+    shares = [digest[time.CpuShare] for digest in (a, b)]
+    known = [share for share in shares if share is not None]
+    if not known or any(_is_on_gpu(digest) for digest in (a, b)):
+        return
+    told = " and ".join(
+        f"{units.percent(share)} of the time in {letter}"
+        for letter, share in zip(letters, shares, strict=True)
+        if share is not None
+    )
+    if min(known) < STARVED:
+        text = f"The engine's threads really ran {told}: what kept them from their cores decides this as well."
+        yield Concern(kind="cpu share", text=text)
+    elif max(known) - min(known) >= STATE_POINTS:
+        yield Concern(kind="cpu share", text=f"The engine's threads really ran {told}.")
+
+
+def _is_on_gpu(digest: Digest) -> bool:
+    config = digest.header.config
+    return config is not None and computes_on_gpu(digest.header.library, config)
 
 
 def _outputs(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.analysis.ledgers import Pricing
-    from stackscope.records import Header, StepRecord
+    from stackscope.records import Ceilings, Header, StepRecord
     from stackscope.toggles import EngineConfig
 
 FORWARD_TERMS: Final = ("weights", "head", "compute", "attention", "resident", "fixed")
@@ -34,7 +34,7 @@ class TermSample:
 
     def __init__(self, header: Header) -> None:
         self._fit = Fit.of(header)
-        self._why = "" if header.ceilings is not None else "the machine was not calibrated (stackscope calibrate)"
+        self._why = "" if header.ceilings is not None else _why_none(header.other_ceilings)
         self._epochs: set[int] = set()
         self._kept: list[tuple[Shape, int]] = []
         self._stride = 1
@@ -77,3 +77,11 @@ class TermSample:
         terms = {name: means[name] for name in FORWARD_TERMS}
         measured = float(np.mean([ns for _, ns in sample]))
         return TermTimes(terms, sum(terms.values()), measured, len(sample))
+
+
+def _why_none(others: Sequence[Ceilings]) -> str:
+    """Why there is no calibration of the session's configuration; `others` are those of the machine."""
+    if not others:
+        return "the machine was not calibrated (stackscope calibrate)"
+    busy = ", and while it was busy" if all(one.is_busy for one in others) else ""
+    return f"the machine was calibrated for other configurations only{busy} (stackscope calibrate)"

@@ -1,0 +1,48 @@
+"""What is said of sessions whose engine did not have its cores, or whose machine was calibrated while busy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from stackscope.analysis.comparing.collecting import Collector
+from stackscope.analysis.comparing.comparison import compare_digests
+from stackscope.analysis.comparing.sampling import TermSample
+from stackscope.records import StepRecord
+from tests.unit import timing_machines
+from tests.unit.compare_sessions import Run
+from tests.unit.record_builders import make_header
+
+A = Run()
+SLOWER = Run(noise=2, base_ns=6e6)
+
+
+@pytest.mark.parametrize(("shares", "is_told"), [((0.22, 0.26), True), ((0.95, 0.26), True), ((0.95, 0.9), False)])
+def test_engines_without_their_cores_are_compared_with_a_remark(shares: tuple[float, float], is_told: bool) -> None:
+    def digest(run: Run, share: float) -> Any:
+        collector = Collector("x")
+        for record in run.records():
+            cpu_ns = round(2 * share * record.phases.decode) if isinstance(record, StepRecord) else 0
+            starved = msgspec.structs.replace(record, cpu_ns=cpu_ns) if isinstance(record, StepRecord) else record
+            collector.take([starved])
+        return collector.digest()
+
+    found = compare_digests([digest(A, shares[0]), digest(SLOWER, shares[1])]).versus[0]
+    assert found.verdict == "slower"
+    said = [one.text for one in found.concerns if one.kind == "cpu share"]
+    assert bool(said) == is_told
+    assert all(text.endswith("what kept them from their cores decides this as well.") for text in said)
+    assert not said or f"really ran {100 * shares[0]:.1f} % of the time in A and " in said[0]
+
+
+def test_a_calibration_for_something_else_is_told_from_none() -> None:
+    calibrated = timing_machines.Machine().calibrated()
+    busy = msgspec.structs.replace(calibrated, is_quiet=False, foreign_share=0.5)
+    for others, words in (
+        ((), "the machine was not calibrated (stackscope calibrate)"),
+        ((calibrated, busy), "the machine was calibrated for other configurations only (stackscope calibrate)"),
+        ((busy,), "the machine was calibrated for other configurations only, and while it was busy (stackscope"),
+    ):
+        assert words in str(TermSample(make_header(other_ceilings=others)).times())
