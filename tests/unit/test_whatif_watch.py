@@ -112,7 +112,7 @@ def test_only_the_newest_steps_are_kept() -> None:
 @pytest.mark.parametrize("change", [{"aborted": True}, {"settling": True}])
 def test_steps_that_are_no_example_are_left_out(change: dict[str, bool]) -> None:
     watch = watching(*[msgspec.structs.replace(one, **change) for one in steps(20)])
-    assert watch.point(TIMES) == "Too few undisturbed steps have run under this configuration to predict from: 0 of 8."
+    assert watch.point(TIMES) == "Too few regular steps have run under this configuration to predict from: 0 of 8."
 
 
 def test_steps_that_were_delayed_to_probe_a_cause_are_no_example_but_their_prompts_were_computed() -> None:

@@ -32,8 +32,8 @@ MOST_CORRECTION: Final = 3.0
 MOST_CAPACITIES: Final = 8
 """Capacities of simulated prefix caches that are told apart."""
 LEAST_STEPS: Final = 8
-"""With a forward that tells of the configuration, before anything is said of them: it ran to its end, did not stall, no
-change was settling, no probe delayed it, and no rebuild had it computed again."""
+"""Regular ones, before anything is said of them: with a forward that ran to its end, and did not stall; no change was
+settling, no probe delayed it, and it did not make up for a rebuild."""
 
 
 class Watch:
@@ -102,7 +102,7 @@ class Watch:
         drawn = sample(self._steps, config.block_tokens)
         if drawn.n_forwards < LEAST_STEPS:
             few = f"{drawn.n_forwards} of {LEAST_STEPS}"
-            return f"Too few undisturbed steps have run under this configuration to predict from: {few}."
+            return f"Too few regular steps have run under this configuration to predict from: {few}."
         model, draft = standing.model, standing.draft_model
         memory = None if rules is None or model is None else rules.memory_bytes(config, model, draft)
         waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
