@@ -69,7 +69,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     token_budget: int = 256
     """Rows of one target forward at most: decode and verify rows first, prefill chunks in what is left."""
     context_tokens: int | None = None
-    """KV cells of the whole context. `None`: slots × the model's context or 4,096 tokens, whichever is less, capped."""
+    """KV cells of the whole context. `None`: slots × the model's context or 4,096 tokens, whichever is less, capped;
+    with split KV, 1,024 for each sequence id, or as many as the longest request takes."""
     slots_max: int | None = None
     """Slots that the context is sized for; live changes of `slots` stay below. `None`: `max(slots, 16)`."""
     draft_length_max: int | None = None

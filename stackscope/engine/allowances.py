@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 from stackscope.engine import refusals, sizing
@@ -18,11 +19,18 @@ class Allowances:
     def __init__(self, cores: int | None = None) -> None:
         """`cores` that the engine may use. `None`: not known."""
         self.cores = cores
+        self._longest, self._in_flight = 0, 0
+
+    def holding(self, longest: int, in_flight: int) -> Allowances:
+        """The same with the lengths of requests, in tokens with output: the longest so far, and of those in flight."""
+        other = copy.copy(self)
+        other._longest, other._in_flight = longest, in_flight
+        return other
 
     def refusal(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> str | None:
         """Why it would not run, as a sentence. `None`: nothing is known against it."""
         try:
-            self._size(config, model)
+            sizing.check_room(config, self._size(config, model), self._in_flight)
         except ToggleRefusedError as error:
             return str(error)
         return refusals.refusal(
@@ -49,4 +57,4 @@ class Allowances:
             return None
 
     def _size(self, config: EngineConfig, model: ModelSummary) -> sizing.ContextSize:
-        return sizing.resolve(config, model, usable_threads=self.cores or 1)
+        return sizing.resolve(config, model, usable_threads=self.cores or 1, longest_request=self._longest)

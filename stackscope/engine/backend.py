@@ -41,17 +41,19 @@ class Backend:
         *,
         progress: Callable[[str, float], None],
         previous: Backend | None = None,
+        longest_request: int = 0,
     ) -> None:
-        """Load what is not at hand and create the contexts.
+        """Load what is not at hand and create the contexts; `longest_request` as `sizing.resolve` has it.
 
         `previous` has its contexts closed already; the models it shares with this configuration are taken over.
         Raises `StackscopeError`, with nothing left behind and `previous` still owning its models.
         """
         self.config = config
         self.abort = abort
+        self.longest_request = longest_request
         reuse = {} if previous is None else previous.models()
         self.spec = self._summary(config.model, previous)
-        self.size = sizing.resolve(config, self.spec, usable_threads=usable_cores())
+        self.size = sizing.resolve(config, self.spec, usable_threads=usable_cores(), longest_request=longest_request)
         self.draft_spec = None if config.draft_model is None else self._summary(config.draft_model, previous)
         self._check_pair(reuse)
         sizing.check_memory(sizing.memory_estimate(config, self.size, self.spec), available_memory())

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from stackscope.cgroups import available_memory
 from stackscope.engine import refusals, sizing
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import supports_offload
 from stackscope.engine.openmp import usable_cores
 from stackscope.errors import EngineError, StackscopeError, ToggleRefusedError
+from stackscope.model.spec import load_spec
 from stackscope.model.tokens import tokenizer_difference
 from stackscope.records import ConfigEvent
 from stackscope.toggles import EngineConfig, Setting, ToggleKind, changed_fields, kind_of_change
@@ -99,7 +101,9 @@ def _other_vocabulary(before: str, after: str) -> str | None:
 def _restore(engine: Engine, old: Backend) -> None:
     """Go back to the configuration in force, whose models are still loaded. Raises `EngineError` when that fails."""
     try:
-        backend = Backend(engine.config, old.abort, progress=engine.progress, previous=old)
+        backend = Backend(
+            engine.config, old.abort, progress=engine.progress, previous=old, longest_request=old.longest_request
+        )
     except StackscopeError as error:
         raise EngineError(f"The configuration before could not be brought back: {error}") from error
     _install(engine, backend, engine.config)
@@ -108,6 +112,26 @@ def _restore(engine: Engine, old: Backend) -> None:
 def _install(engine: Engine, backend: Backend, config: EngineConfig) -> None:
     engine.install(backend, config)
     engine.idle()  # What the building took belongs to no step.
+
+
+def _longest_request(engine: Engine, config: EngineConfig) -> int:
+    """What the next context is sized for, in tokens of one request: the longest so far, or in flight if only that fits.
+
+    Raises `StackscopeError` where a request in flight would be cut short.
+    """
+    known = engine.backend.spec
+    model = known if config.model == known.path else load_spec(config.model).summary()
+    ever, now = engine.longest_requests
+    threads = engine.backend.size.threads
+    sizing.check_room(config, sizing.resolve(config, model, usable_threads=threads, longest_request=now), now)
+    size = sizing.resolve(config, model, usable_threads=threads, longest_request=ever)
+    free = available_memory()
+    if free is not None:
+        # The old context is closed by then. What only the library finds out comes later.
+        free += sizing.memory_estimate(engine.config, engine.backend.size, known)
+        if sizing.memory_estimate(config, size, model) > free:
+            return now
+    return ever
 
 
 def _rebuild(
@@ -123,10 +147,14 @@ def _rebuild(
         reason = _other_vocabulary(engine.config.model, config.model)
         if reason is not None:
             return _refused(engine, changes, by, at_ns, reason)
+    try:
+        longest = _longest_request(engine, config)
+    except StackscopeError as error:
+        return _refused(engine, changes, by, at_ns, str(error))
     requeued = engine.put_back_all()
     engine.release_backend()
     try:
-        backend = Backend(config, old.abort, progress=engine.progress, previous=old)
+        backend = Backend(config, old.abort, progress=engine.progress, previous=old, longest_request=longest)
     except StackscopeError as error:
         _restore(engine, old)
         return _refused(engine, changes, by, at_ns, f"{error} The configuration before it goes on.")

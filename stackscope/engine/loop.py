@@ -114,6 +114,11 @@ class Engine:
         return self.backend.size.n_ctx_seq
 
     @property
+    def longest_requests(self) -> tuple[int, int]:
+        """Most tokens, prompt and output, that one takes: of all so far, and of those that run or wait."""
+        return self._requests.longest, max((one.max_n for one in self._requests), default=0)
+
+    @property
     def capabilities(self) -> tuple[str, ...]:
         """What the records of this source can know."""
         return ("phases", "cpu", "slots", "prefix_cache", "acceptance", "ledger")
@@ -131,7 +136,7 @@ class Engine:
         )
         problem = problem_of(job, self.context_tokens, self.vocabulary.n_vocab)
         if problem is None:
-            self._requests.queue.append(sequence)
+            self._requests.join(sequence)
         else:
             self._requests.refuse(sequence, "error", at_ns=self.now(), error=problem)
 
@@ -157,13 +162,7 @@ class Engine:
         self._resume_ns = None
 
     def _end(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> None:
-        self._requests.end(
-            sequence,
-            reason,
-            at_ns=self.now(),
-            residents=self._residents,
-            error=error,
-        )
+        self._requests.end(sequence, reason, at_ns=self.now(), residents=self._residents, error=error)
 
     # Configuration
 

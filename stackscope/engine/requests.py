@@ -36,6 +36,8 @@ class Requests:
         self.queue: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         """In the order of admission: the last is the youngest."""
+        self.longest = 0
+        """Most tokens, prompt and output together, that a request so far was to take."""
         self._n_admissions = 0
         self.finished: list[RequestRecord] = []
         """Records of what has ended since the last `take`."""
@@ -48,6 +50,11 @@ class Requests:
     def __iter__(self) -> Iterator[Sequence]:
         yield from self.running
         yield from self.queue
+
+    def join(self, sequence: Sequence) -> None:
+        """Queue a new request."""
+        self.longest = max(self.longest, sequence.max_n)
+        self.queue.append(sequence)
 
     def find(self, request: int) -> Sequence | None:
         return next((s for s in self if s.job.id == request), None)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_SLOT_CONTEXT: Final = 4096
 DEFAULT_CONTEXT_CAP: Final = 32_768
 """Cells of a context nobody asked for: enough to work with, small enough to fit beside the model."""
+DEFAULT_STREAM: Final = 1024
+"""Cells of each stream of a split cache that nobody gave a size, while no request is longer."""
 MIN_BATCH: Final = 512
 
 
@@ -55,8 +57,12 @@ class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
         return range(first, first + self.n_paths) if self.has_guards else range(0)
 
 
-def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -> ContextSize:
-    """The context that a configuration needs. Raises `ToggleRefusedError` with the reason it cannot exist."""
+def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int, longest_request: int = 0) -> ContextSize:
+    """The context that a configuration needs. Raises `ToggleRefusedError` with the reason it cannot exist.
+
+    `longest_request` is the tokens, prompt and output together, of the longest request that is known of: where no
+    size was asked for, a sequence holds it, as far as the model's own context goes.
+    """
     _check_numbers(config)
     _check_types(config, model)
     slots_max = config.slots_max if config.slots_max is not None else max(config.slots, 16)
@@ -77,7 +83,7 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
         f"{slots_max} slots × {draft_max + 1} rows, or the token budget, need a batch of {n_batch} rows.",
         f"Stay at or below {MOST_ROWS}: lower --slots, --draft-length or --token-budget.",
     )
-    n_ctx, n_ctx_seq = _cells(config, model, n_seq)
+    n_ctx, n_ctx_seq = _cells(config, model, n_seq, longest_request)
     return ContextSize(
         n_ctx=n_ctx,
         n_ctx_seq=n_ctx_seq,
@@ -95,20 +101,49 @@ def resolve(config: EngineConfig, model: ModelSummary, *, usable_threads: int) -
     )
 
 
-def _cells(config: EngineConfig, model: ModelSummary, n_seq: int) -> tuple[int, int]:
+def _cells(config: EngineConfig, model: ModelSummary, n_seq: int, longest: int) -> tuple[int, int]:
     """(cells of the context, most tokens of one sequence)."""
+    if model.context > 0:
+        longest = min(longest, model.context)
     per_slot = min(model.context, DEFAULT_SLOT_CONTEXT) if model.context > 0 else DEFAULT_SLOT_CONTEXT
     if config.unified_kv:
         wanted = config.context_tokens
         if wanted is None:
-            wanted = max(min(config.slots * per_slot, DEFAULT_CONTEXT_CAP), per_slot)
+            wanted = max(min(config.slots * per_slot, DEFAULT_CONTEXT_CAP), per_slot, longest)
         cells = _padded(wanted)
         # The model's declared context bounds a sequence; cells beyond it only serve more sequences.
         return cells, min(cells, model.context) if model.context > 0 else cells
-    wanted = config.context_tokens if config.context_tokens is not None else n_seq * min(per_slot, 1024)
-    per_stream = _padded(max(1, wanted // n_seq))
+    if config.context_tokens is not None:
+        per_stream = _padded(max(1, config.context_tokens // n_seq))
+    else:
+        per_stream = _padded(_stream(per_slot, longest))
     bound = min(per_stream, model.context) if model.context > 0 else per_stream
     return per_stream * n_seq, bound
+
+
+def _stream(per_slot: int, longest: int) -> int:
+    """Tokens of one stream of a split cache that nobody gave a size: every sequence id has one, used or not."""
+    least = min(per_slot, DEFAULT_STREAM)
+    if longest <= least:
+        return least
+    # Requests to come may be somewhat longer than all before them.
+    return max(longest, min(longest + longest // 4, per_slot))
+
+
+def check_room(config: EngineConfig, size: ContextSize, longest_request: int) -> None:
+    """Refuse a context in which a request in flight would be cut short. `longest_request`: its tokens, with output."""
+    if longest_request <= size.n_ctx_seq:
+        return
+    what = f"A request in flight may take {longest_request:,} tokens, and a sequence would hold {size.n_ctx_seq:,}"
+    later = "Try again when such requests have ended"
+    streams = 1 if config.unified_kv else size.n_seq_max
+    if config.context_tokens is None or size.n_ctx // streams > size.n_ctx_seq:
+        raise ToggleRefusedError(f"{what}, the context that the model was trained for.", remedy=f"{later}.")
+    why = "" if config.unified_kv else f", as split KV parts the context among {streams} sequences"
+    raise ToggleRefusedError(
+        f"{what}{why}.",
+        remedy=f"{later}, or start with --context {streams * _padded(longest_request)}.",
+    )
 
 
 def _padded(cells: int) -> int:

@@ -33,3 +33,20 @@ def test_memory_is_that_of_both_models_and_their_contexts() -> None:
     assert rules.memory_bytes(CONFIG, MODEL, None) == one
     assert rules.memory_bytes(CONFIG, MODEL, DRAFT) == one + other
     assert rules.cells(CONFIG, MODEL) == size.n_ctx
+
+
+def test_lengths_of_requests_count_as_in_the_engine() -> None:
+    rules = Allowances(cores=2)
+    split = msgspec.structs.replace(CONFIG, unified_kv=False)
+    longest = 1500
+    holding = rules.holding(longest, longest)
+    size = sizing.resolve(split, MODEL, usable_threads=2, longest_request=longest)
+    assert holding.cells(split, MODEL) == size.n_ctx
+    bare, held = rules.memory_bytes(split, MODEL, None), holding.memory_bytes(split, MODEL, None)
+    assert bare is not None
+    assert held is not None
+    assert held > bare
+    small = msgspec.structs.replace(split, context_tokens=48 * 512)
+    assert rules.refusal(small, MODEL, None) is None
+    assert rules.holding(longest, 0).refusal(small, MODEL, None) is None
+    assert "A request in flight may take 1,500 tokens" in str(holding.refusal(small, MODEL, None))

@@ -117,3 +117,53 @@ def test_live_changes_stay_below_what_the_context_was_sized_for() -> None:
     assert "16 slots" in str(sizing.fits_live(EngineConfig(slots=17), size))
     assert "drafts of 8" in str(sizing.fits_live(EngineConfig(draft_length=9), size))
     assert "512 rows" in str(sizing.fits_live(EngineConfig(token_budget=513), size))
+
+
+def held(config: EngineConfig, longest: int, spec: ModelSummary | None = None) -> sizing.ContextSize:
+    spec = spec if spec is not None else model()
+    return sizing.resolve(config, spec, usable_threads=2, longest_request=longest)
+
+
+def test_a_split_cache_that_nobody_gave_a_size_holds_the_longest_request() -> None:
+    split = EngineConfig(unified_kv=False)
+    assert held(split, 0).n_ctx_seq == held(split, 1024).n_ctx_seq == 1024
+    assert held(split, 1115).n_ctx_seq == 1536  # A quarter more, for requests to come, rounded up to 256 cells.
+    assert held(split, 1115).n_ctx == 1536 * 48
+    assert held(split, 2040).n_ctx_seq == 2048
+    assert held(split, 3000).n_ctx_seq == 2048  # The model's own.
+    assert held(split, 9000, model(context=32_768)).n_ctx_seq == 9216  # Beyond what is usual there is no surplus.
+
+
+def test_so_does_a_unified_one() -> None:
+    long = model(context=100_000)
+    assert held(EngineConfig(slots=1), 0, long).n_ctx_seq == 4096
+    assert held(EngineConfig(slots=1), 50_000, long).n_ctx_seq == 50_176
+
+
+def test_a_size_that_was_asked_for_stays_and_has_no_room_for_a_longer_request() -> None:
+    split = EngineConfig(unified_kv=False, context_tokens=48 * 512)
+    size = held(split, 1115)
+    assert size.n_ctx_seq == 512
+    sizing.check_room(split, size, 512)
+    with pytest.raises(ToggleRefusedError) as caught:
+        sizing.check_room(split, size, 1115)
+    assert str(caught.value) == (
+        "A request in flight may take 1,115 tokens, and a sequence would hold 512, as split KV parts the context among"
+        " 48 sequences. Try again when such requests have ended, or start with --context 61440."
+    )
+    assert held(msgspec.structs.replace(split, context_tokens=61_440), 1115).n_ctx_seq >= 1115
+    unified = EngineConfig(context_tokens=768)
+    with pytest.raises(ToggleRefusedError, match=r"would hold 768\. .* start with --context 1280\."):
+        sizing.check_room(unified, held(unified, 1115), 1115)
+
+
+@pytest.mark.parametrize("context", [None, 48 * 4096])
+@pytest.mark.parametrize("unified", [True, False])
+def test_no_more_than_the_model_was_trained_for_is_promised(context: int | None, *, unified: bool) -> None:
+    config = EngineConfig(unified_kv=unified, context_tokens=context)
+    with pytest.raises(ToggleRefusedError) as caught:
+        sizing.check_room(config, held(config, 2049), 2049)
+    assert str(caught.value) == (
+        "A request in flight may take 2,049 tokens, and a sequence would hold 2,048, the context that the model was"
+        " trained for. Try again when such requests have ended."
+    )

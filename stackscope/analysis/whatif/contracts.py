@@ -61,6 +61,9 @@ class Rules(Protocol):
     def cores(self) -> int | None:
         """Cores that it may use. `None`: not known."""
 
+    def holding(self, longest: int, in_flight: int) -> Rules:
+        """The same, given the tokens, with output, of the longest request so far and of the longest in flight."""
+
     def refusal(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> str | None:
         """Why it would not run, as a sentence. `None`: nothing is known against it."""
 

@@ -49,6 +49,8 @@ class Watch:
         self._shadows: dict[int | None, PrefixShadow] = {}
         self._lookups, self._lookups_since = Lookups(), Lookups()
         """Of all steps, and of those since the last change but what a rebuild has looked up again."""
+        self._longest = 0
+        """Most tokens, prompt and output together, that a request of the session took."""
         self._since_ns = 0
         self._last: StepRecord | None = None
         self._put_back: set[int] = set()
@@ -70,6 +72,7 @@ class Watch:
                     self._steps.append(record)
             case RequestRecord():
                 self._put_back.discard(record.id)
+                self._longest = max(self._longest, record.prompt_tokens + record.output_tokens)
                 if record.arrived_ns >= self._since_ns:
                     self._requests.append(Life.of(record))
             case ConfigEvent():
@@ -104,6 +107,9 @@ class Watch:
             few = f"{drawn.n_forwards} of {LEAST_STEPS}"
             return f"Too few regular steps have run under this configuration to predict from: {few}."
         model, draft = standing.model, standing.draft_model
+        if rules is not None:
+            recent = max((one.prompt_tokens + one.output_tokens for one in self._requests), default=0)
+            rules = rules.holding(self._longest, recent)
         memory = None if rules is None or model is None else rules.memory_bytes(config, model, draft)
         waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
         firsts = [r.first_token_ns - r.arrived_ns for r in self._requests if r.first_token_ns is not None]
