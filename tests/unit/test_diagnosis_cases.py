@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -288,13 +290,22 @@ def test_a_ceiling_that_was_measured_and_is_not_used_is_not_said_to_be_missing(
     )
 
 
-def test_with_a_ceiling_the_same_verdict_says_how_near_it_is() -> None:
-    # The lab target's body is 9 MB; read in 1 ms, it comes at 9 GB/s, of 12 that were measured.
+@pytest.mark.parametrize(
+    ("measured_at", "told"),
+    [
+        (12e9, r"[78]\d\.\d % of the measured ceiling"),
+        (8e9, r"1[12]\d % of the ceiling, which was measured in a slower state of the machine"),
+        (4e9, r"2\d\d % of the measured ceiling, so the step is not divided rightly here"),
+    ],
+)
+def test_with_a_ceiling_the_same_verdict_says_how_near_it_is(measured_at: float, told: str) -> None:
+    # The lab target's body is 9 MB; read in 1 ms, it comes at 9 GB/s.
     measured = ceilings(conditions=conditions(model="lab.gguf"), fits_cache=False)
-    measured = msgspec.structs.replace(measured, bandwidth=Ceiling(value=12e9, kind="memory"))
+    measured = msgspec.structs.replace(measured, bandwidth=Ceiling(value=measured_at, kind="memory"))
     costs = Costs(weights=1 * MS, row=0.05 * MS, head=0.1 * MS, host=0.02 * MS, fixed=0.01 * MS, output=0.001 * MS)
     naming = Watch(simulated.Machine(Load(output=400), costs, ceilings=measured)).run(6)
     assert naming.name == "weight bandwidth"
     assert naming.finding is not None
-    assert any("of the measured ceiling" in line for line in naming.finding.evidence)
+    [line] = [line for line in naming.finding.evidence if "while it reads them" in line]
+    assert re.search(f"{told}$", line), line
     assert any("out of memory" in line for line in naming.finding.evidence)

@@ -17,6 +17,8 @@ NEAR_ROOF: Final = 0.5
 alone does (published for several processors), and this leaves room for rows beyond the first."""
 BEYOND_ROOF: Final = 1.3
 """Above this share of a ceiling the division of the step is wrong, not the memory fast."""
+SHOWN_ABOVE_ROOF: Final = 1.005
+"""From here on a share of a ceiling is shown as more than 100 %."""
 FLAT_ROWS: Final = 0.55
 """A step whose rows beyond the first add no more than this share of it is still below the knee of the roofline, where
 they would add half; the rest is uncertainty."""
@@ -73,8 +75,16 @@ def _whence(size: float | None, evidence: Evidence) -> str | None:
     return f"{units.data_size(size)} of weights per forward, the head apart{place}"
 
 
-def _of_roof(share: float | None, roofs: Roofs) -> str:
-    return f"; {roofs.why_none}" if share is None else f", {units.percent(share)} of the measured ceiling"
+def _of_roof(share: float | None, roofs: Roofs, *, is_divided: bool = True) -> str:
+    """`share` of the measured ceiling that a rate is. Above it the ceiling needs a word, or the rate does."""
+    if share is None:
+        return f"; {roofs.why_none}"
+    said = f", {units.percent(share)} of the"
+    if share < SHOWN_ABOVE_ROOF:
+        return f"{said} measured ceiling"
+    if is_divided and share > BEYOND_ROOF:
+        return f"{said} measured ceiling, so the step is not divided rightly here"
+    return f"{said} ceiling, which was measured in a slower state of the machine"
 
 
 def _why_no_share(roofs: Roofs) -> str:
@@ -142,7 +152,8 @@ def compute(evidence: Evidence, slices: Slices) -> Claim:
         f"than one row would, {units.percent(share)} of the time",
         evidence=(
             f"each row beyond the first adds {units.duration(amount / beyond)}",
-            None if rate is None else f"forwards compute at {units.flop_rate(rate)}{_of_roof(at_roof, roofs)}",
+            None if rate is None
+            else f"forwards compute at {units.flop_rate(rate)}{_of_roof(at_roof, roofs, is_divided=False)}",
             None if drawn is None
             else f"share in a typical step {units.percent(drawn.value)} "
             f"[{units.percent(drawn.low)}, {units.percent(drawn.high)}]",
