@@ -11,6 +11,7 @@ from stackscope.analysis.live.view import LiveView
 from stackscope.analysis.whatif.sampling import MOST_DECODING, MOST_MIXED, sample
 from stackscope.analysis.whatif.watch import MOST_STEPS, Watch
 from stackscope.analysis.whatif.working_point import WorkingPoint
+from stackscope.engine.allowances import Allowances
 from stackscope.records import CacheCounters, ConfigEvent, Delay, Phases, PrefixShadow, TrafficEvent
 from tests.analysis_builders import MS, decode, prefill, request, step, verify
 from tests.unit.whatif_engine import Traffic, header
@@ -194,6 +195,30 @@ def test_waits_are_of_requests_that_arrived_since_the_change() -> None:
     for one in steps(20, first=20):
         watch.write(one)
     assert point_of(watch).wait_ns is None
+
+
+def test_rules_hear_how_long_requests_were_in_the_session_and_lately() -> None:
+    watch = watching(*steps(20))
+    split = msgspec.structs.replace(CONFIG, unified_kv=False)
+
+    def told() -> tuple[int | None, str | None]:
+        point = watch.point(TIMES, rules=Allowances(cores=2))
+        assert isinstance(point, WorkingPoint)
+        assert point.rules is not None
+        small = msgspec.structs.replace(split, context_tokens=48 * 512)
+        return point.rules.cells(split, MODEL), point.rules.refusal(small, MODEL, None)
+
+    usual, none = told()
+    assert none is None
+    watch.write(request((8 * MS, 100), arrived_ns=0, prompt_tokens=1400))
+    more, reason = told()
+    assert usual is not None
+    assert more == usual // 1024 * 2048  # 1,500 and a quarter, rounded up.
+    assert "A request in flight may take 1,500 tokens" in str(reason)
+    watch.write(ConfigEvent(at_ns=10 * MS, epoch=1, kind="live", changes={"seed": (0, 1)}, config=CONFIG))
+    for one in steps(20, first=20):
+        watch.write(one)
+    assert told() == (more, None)
 
 
 def test_prompts_weigh_as_over_the_last_requests() -> None:
