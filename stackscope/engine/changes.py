@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from stackscope.cgroups import available_memory
 from stackscope.engine import refusals, sizing
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import supports_offload
@@ -114,24 +113,31 @@ def _install(engine: Engine, backend: Backend, config: EngineConfig) -> None:
     engine.idle()  # What the building took belongs to no step.
 
 
-def _longest_request(engine: Engine, config: EngineConfig) -> int:
-    """What the next context is sized for, in tokens of one request: the longest so far, or in flight if only that fits.
-
-    Raises `StackscopeError` where a request in flight would be cut short.
-    """
+def _check_room(engine: Engine, config: EngineConfig) -> None:
+    """Raise `StackscopeError` where the context to come would cut a request in flight short."""
     known = engine.backend.spec
     model = known if config.model == known.path else load_spec(config.model).summary()
-    ever, now = engine.longest_requests
+    _, now = engine.longest_requests
     threads = engine.backend.size.threads
     sizing.check_room(config, sizing.resolve(config, model, usable_threads=threads, longest_request=now), now)
-    size = sizing.resolve(config, model, usable_threads=threads, longest_request=ever)
-    free = available_memory()
-    if free is not None:
-        # The old context is closed by then. What only the library finds out comes later.
-        free += sizing.memory_estimate(engine.config, engine.backend.size, known)
-        if sizing.memory_estimate(config, size, model) > free:
-            return now
-    return ever
+
+
+def _built(engine: Engine, config: EngineConfig, old: Backend) -> Backend:
+    """A backend with room for requests as long as all so far, or as those in flight where there is no memory for that.
+
+    Raises `StackscopeError` where there is none for those either.
+    """
+    ever, now = engine.longest_requests
+
+    def build(longest: int) -> Backend:
+        return Backend(config, old.abort, progress=engine.progress, previous=old, longest_request=longest)
+
+    try:
+        return build(ever)
+    except StackscopeError:
+        if now == ever or config.context_tokens is not None:  # It would be of the same size.
+            raise
+    return build(now)
 
 
 def _rebuild(
@@ -148,13 +154,13 @@ def _rebuild(
         if reason is not None:
             return _refused(engine, changes, by, at_ns, reason)
     try:
-        longest = _longest_request(engine, config)
+        _check_room(engine, config)
     except StackscopeError as error:
         return _refused(engine, changes, by, at_ns, str(error))
     requeued = engine.put_back_all()
     engine.release_backend()
     try:
-        backend = Backend(config, old.abort, progress=engine.progress, previous=old, longest_request=longest)
+        backend = _built(engine, config, old)
     except StackscopeError as error:
         _restore(engine, old)
         return _refused(engine, changes, by, at_ns, f"{error} The configuration before it goes on.")

@@ -115,7 +115,7 @@ class Engine:
 
     @property
     def longest_requests(self) -> tuple[int, int]:
-        """Most tokens, prompt and output, that one takes: of all so far, and of those that run or wait."""
+        """Most tokens, with output, that one takes: of all so far and what follows them, and of those in flight."""
         return self._requests.longest, max((one.max_n for one in self._requests), default=0)
 
     @property
@@ -136,7 +136,7 @@ class Engine:
         )
         problem = problem_of(job, self.context_tokens, self.vocabulary.n_vocab)
         if problem is None:
-            self._requests.join(sequence)
+            self._requests.join(sequence, self.context_tokens)
         else:
             self._requests.refuse(sequence, "error", at_ns=self.now(), error=problem)
 

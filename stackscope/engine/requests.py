@@ -37,7 +37,7 @@ class Requests:
         self.running: list[Sequence] = []
         """In the order of admission: the last is the youngest."""
         self.longest = 0
-        """Most tokens, prompt and output together, that a request so far was to take."""
+        """Most tokens, prompt and output together, of a request so far, or of those to come in its conversation."""
         self._n_admissions = 0
         self.finished: list[RequestRecord] = []
         """Records of what has ended since the last `take`."""
@@ -51,9 +51,10 @@ class Requests:
         yield from self.running
         yield from self.queue
 
-    def join(self, sequence: Sequence) -> None:
-        """Queue a new request."""
-        self.longest = max(self.longest, sequence.max_n)
+    def join(self, sequence: Sequence, context_tokens: int) -> None:
+        """Queue a new request, of which the context holds so many tokens at most."""
+        # Each turn of a conversation is longer than the one before, as far as the context goes.
+        self.longest = max(self.longest, sequence.max_n if sequence.job.conversation is None else context_tokens)
         self.queue.append(sequence)
 
     def find(self, request: int) -> Sequence | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from stackscope.engine import changes, sizing
+from stackscope.engine import backend, changes, sizing
 from stackscope.model.catalog import bundled_draft
 from stackscope.model.spec import load_spec
 from tests.integration.harness import finish, job, lab_config, open_engine
@@ -141,8 +141,16 @@ def test_requests_that_are_over_take_no_memory_that_there_is_not(
     split = msgspec.structs.replace(engine.config, unified_kv=False)
     small = sizing.resolve(split, engine.model, usable_threads=2)
     estimate = sizing.memory_estimate(split, small, engine.model)
-    held = sizing.memory_estimate(engine.config, engine.backend.size, engine.model)
-    monkeypatch.setattr(changes, "available_memory", lambda: estimate - held)
+    monkeypatch.setattr(backend, "available_memory", lambda: estimate)
     assert change(engine, unified_kv=False).kind == "rebuild"
     assert engine.context_tokens == 1024
     assert [r.finish_reason for r in finish(engine).requests] == ["length"]
+
+
+def test_the_turns_to_come_of_a_conversation_fit_as_well(engine: Engine) -> None:
+    engine.submit(job(0, LONG[:100], N_TOKENS, ignore_eos=True, conversation=0))
+    step(engine, 4)
+    change(engine, unified_kv=False)
+    assert engine.context_tokens == 2048
+    engine.submit(job(1, [*LONG, *LONG][:1900], 4, ignore_eos=True, conversation=0))
+    assert [r.finish_reason for r in finish(engine).requests] == ["length", "length"]
