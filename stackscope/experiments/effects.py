@@ -15,7 +15,6 @@ from stackscope.analysis.factorial import Contrast, Weights
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.cells import names_of
 from stackscope.experiments.quality import with_quality
-from stackscope.experiments.runs import DISTURBED_SHARE
 from stackscope.records import Estimate, Prediction
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ def analyse(
         confidence=factorial.CONFIDENCE,
         nominal=plan.blocks.confidence,
         n_claims=len(combined),
-        n_disturbed=sum(run.figures.get("cpu_share", 1.0) < DISTURBED_SHARE for run in shown),
+        n_disturbed=sum(run.is_disturbed for run in shown),
         n_runs=len(shown),
     )
 

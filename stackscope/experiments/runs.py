@@ -45,9 +45,6 @@ LOOK_S: Final = 0.2
 SAMPLE_NS: Final = 500_000_000
 """Between readings of the machine: runs are short."""
 
-DISTURBED_SHARE: Final = 0.97
-"""CPU share of the engine's threads below which something else had its cores."""
-
 SPREADS: Final[dict[str, type[Metric[Spread]]]] = {
     "ttft": latency.TimeToFirstToken,
     "step_gap": latency.StepGap,

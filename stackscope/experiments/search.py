@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from stackscope.analysis import factorial
+from stackscope.analysis.statistics import Interval
 from stackscope.experiments.blocks import order
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stackscope.experiments.search_goals import Goals
     from stackscope.experiments.state import CellRun
@@ -46,6 +47,11 @@ MAIN_SCALES: Final = (0.05, 0.15, 0.4)
 """What a setting does, standard deviation of the logarithm; that of a pair and of the rest are parts of it."""
 PAIR_PART, REST_PART = 0.4, 0.1
 NOISE_SCALES: Final = (0.01, 0.03, 0.08)
+MORE_NOISE: Final = (*NOISE_SCALES, 0.2)
+"""What intervals allow for besides: on a busy machine runs stray by more than a search is led by."""
+DISTURBED_NOISE: Final = 0.2
+"""Of a run while something else had the engine's cores: a busy core took a quarter of the speed from some, nothing from
+others."""
 GUESSED_PART: Final = 0.5
 """How much less settings stray where the explainer has predicted the configurations."""
 OWN_ERROR: Final = 0.1
@@ -68,6 +74,22 @@ class Belief(NamedTuple):
 
     mean: Array
     deviation: Array
+
+
+class _Fit(NamedTuple):
+    """A belief under one set of scales, and what tells how the errors of two configurations go together."""
+
+    likelihood: float
+    """Its logarithm."""
+    belief: Belief
+    kernel: Array
+    towards: Array
+
+    def between(self, cell: int, over: int) -> tuple[float, float]:
+        """(mean, variance) of a configuration's logarithm less another's."""
+        kernel, towards = self.kernel, self.towards[:, cell] - self.towards[:, over]
+        variance = float(kernel[cell, cell] + kernel[over, over] - 2 * kernel[cell, over] - towards @ towards)
+        return float(self.belief.mean[cell] - self.belief.mean[over]), max(variance, 1e-12)
 
 
 class Search:
@@ -242,16 +264,48 @@ class Search:
 
     def belief(self, runs: Sequence[CellRun], figure: str) -> Belief:
         """What is thought of a figure's logarithm. Before it was measured, nothing: mean 0 and a wide deviation."""
-        known = [(run.cell, run.figures[figure]) for run in runs if run.figures.get(figure, 0.0) > 0]
-        n = len(self._places)
-        if not known:
+        likeliest = max(self._fits(runs, figure, NOISE_SCALES), key=lambda fit: fit.likelihood, default=None)
+        if likeliest is None:
+            n = len(self._places)
             return Belief(np.zeros(n), np.full(n, MAIN_SCALES[-1]))
+        return likeliest.belief
+
+    def ratio(self, runs: Sequence[CellRun], figure: str, cell: int, over: int) -> Interval | None:
+        """A configuration's figure ÷ another's by all runs together, with its interval. `None`: no run knows it.
+
+        Of few runs the likeliest scales are often those that take noise for effects, so the interval allows for all
+        scales, each by its likelihood.
+        """
+        beside = [DISTURBED_NOISE if run.is_disturbed else 0.0 for run in runs if run.figures.get(figure, 0.0) > 0]
+        fits = [
+            (fit.likelihood, *fit.between(cell, over)) for fit in self._fits(runs, figure, MORE_NOISE, np.array(beside))
+        ]
+        if not fits:
+            return None
+        likelihoods, means, variances = np.array(fits).T
+        weights = np.exp(likelihoods - likelihoods.max())
+        weights /= weights.sum()
+        mean = float(weights @ means)
+        error = math.sqrt(float(weights @ (variances + (means - mean) ** 2)))
+        reach = factorial.quantile(max(len(runs) - 1, 1), (1 + factorial.CONFIDENCE) / 2) * error
+        return Interval(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
+
+    def _fits(
+        self, runs: Sequence[CellRun], figure: str, noises: Sequence[float], beside: Array | float = 0.0
+    ) -> Iterator[_Fit]:
+        """The belief under each set of scales; none before the figure was measured. `beside`: further noise of each run
+        that knows it."""
+        known = [(run.cell, run.figures[figure]) for run in runs if run.figures.get(figure, 0.0) > 0]
+        if not known:
+            return
         cells = np.array([cell for cell, _ in known])
         values = np.log([value for _, value in known])
         mean, is_guessed = self._prior(figure)
-        if is_guessed:
-            return _posterior(self._shared, cells, values, mean, part=GUESSED_PART, own=OWN_ERROR)
-        return _posterior(self._shared, cells, values, mean)
+        part, own = (GUESSED_PART, OWN_ERROR) if is_guessed else (1.0, 0.0)
+        for main in MAIN_SCALES:
+            kernel = _kernel(self._shared, main * part, own)
+            for noise in noises:
+                yield _fit(kernel, cells, values, mean, np.hypot(noise, beside))
 
     def _prior(self, figure: str) -> tuple[Array, bool]:
         """Predicted logarithms, those that are missing at the mean of the others; and whether there are any."""
@@ -281,38 +335,24 @@ def _shared(places: Array) -> _Shared:
     return _Shared(main / len(varying), main, pairs, (main == len(varying)).astype(float))
 
 
-def _posterior(
-    shared: _Shared, cells: Array, values: Array, prior: Array, *, part: float = 1.0, own: float = 0.0
-) -> Belief:
-    """Mean and deviation of each configuration, given runs; the scales are those under which the runs are likeliest.
-
-    `own` is what configurations stray by besides, each by itself.
-    """
-    strayed = values - prior[cells]
-    best: tuple[float, Belief] | None = None
-    for main in MAIN_SCALES:
-        scale = main * part
-        kernel = scale**2 * (shared.main + PAIR_PART**2 * shared.pairs + REST_PART**2 * shared.same)
-        # A level of its own, which nothing is known of beforehand.
-        kernel = kernel + 4.0 + own**2 * shared.same
-        for noise in NOISE_SCALES:
-            fitted = _fit(kernel, cells, strayed, noise)
-            if best is None or fitted[0] > best[0]:
-                best = fitted
-    assert best is not None
-    return Belief(best[1].mean + prior, best[1].deviation)
+def _kernel(shared: _Shared, scale: float, own: float) -> Array:
+    """Covariance of configurations. `own` is what they stray by besides, each by itself."""
+    kernel = scale**2 * (shared.main + PAIR_PART**2 * shared.pairs + REST_PART**2 * shared.same)
+    # A level of its own, which nothing is known of beforehand.
+    found: Array = kernel + 4.0 + own**2 * shared.same
+    return found
 
 
-def _fit(kernel: Array, cells: Array, values: Array, noise: float) -> tuple[float, Belief]:
-    """(log likelihood, belief) of a Gaussian process with this kernel over all configurations."""
+def _fit(kernel: Array, cells: Array, values: Array, prior: Array, noise: Array | float) -> _Fit:
+    """A Gaussian process with this kernel over all configurations, given runs; `noise` of all, or of each."""
     inner = kernel[np.ix_(cells, cells)] + noise**2 * np.eye(len(cells))
     lower = np.linalg.cholesky(inner)
-    half = np.linalg.solve(lower, values)
+    half = np.linalg.solve(lower, values - prior[cells])
     towards = np.linalg.solve(lower, kernel[cells])
-    mean: Array = towards.T @ half
+    mean: Array = prior + towards.T @ half
     variance = np.maximum(np.diag(kernel) - (towards**2).sum(axis=0), 1e-12)
     likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
-    return likelihood, Belief(mean, np.sqrt(variance))
+    return _Fit(likelihood, Belief(mean, np.sqrt(variance)), kernel, towards)
 
 
 def _expected_improvement(worth: Array, deviation: Array, best: float) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -10,9 +9,11 @@ import msgspec
 
 from stackscope.analysis import factorial
 from stackscope.analysis.factorial import Contrast
+from stackscope.analysis.statistics import Interval
 from stackscope.experiments import effects
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.effects import Figure
+from stackscope.experiments.quality import AGREEMENT, DIVERGENCE
 from stackscope.experiments.search import EXPLORING, Search
 from stackscope.experiments.search_goals import pareto
 from stackscope.experiments.search_space import configuration_at
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from stackscope.records import Prediction
 
 RATE: Final = effects.RESPONSE
+OF_CONFIGURATIONS: Final = frozenset({AGREEMENT, DIVERGENCE})
+"""Figures that no run strays in: they were found once for each configuration."""
 MOST_PAIRS: Final = 6
 """That are told, the worst first."""
 
@@ -67,7 +70,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     alone: Contrast | None
     """What it does alone. `None`: that did not run in the same blocks."""
-    fitted: float | None = None
+    fitted: Interval | None = None
     """The winner's tokens per second ÷ those without it, by the model of a search. `None`: there is no model."""
 
 
@@ -79,7 +82,11 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     winner: Row | None
     """`None`: nothing that ran keeps the constraints."""
     over_next: Contrast | None
-    """The winner's tokens per second ÷ those of the next that keeps the constraints, over blocks that have both."""
+    """The winner's first objective ÷ that of the next that keeps the constraints, over blocks that have both."""
+    n_rivals: int
+    """Others that keep the constraints and ran."""
+    n_open: int
+    """Those of them that may be as good as the winner in the first objective, as far as can be told."""
     why: tuple[Why, ...]
     pairs: tuple[HurtingPair, ...]
     n_pairs: int
@@ -88,6 +95,10 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     """(configuration, why it cannot run)."""
     n_configurations: int
     n_runs: int
+    """With those that were refused."""
+    n_measured: int
+    n_disturbed: int
+    """Runs in which something else had the engine's cores."""
 
 
 def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapping[int, float]]) -> SweepResult:
@@ -115,18 +126,22 @@ def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapp
     ]
     rows.sort(key=lambda row: -row.figures[RATE].value)
     winner = _winner(plan, runs, rows, guesses)
-    following = [row for row in rows if row.keeps and winner is not None and row.cell != winner.cell]
+    rivals = [] if winner is None else _rivals(plan, rows, winner)
     pairs, n_pairs = hurting_pairs(plan, runs)
     return SweepResult(
         rows=tuple(rows),
         winner=winner,
-        over_next=None if winner is None or not following else paired(runs, winner.cell, following[0].cell),
+        over_next=None if winner is None or not rivals else paired(runs, winner.cell, rivals[0], plan.goals.main),
+        n_rivals=len(rivals),
+        n_open=0 if winner is None else sum(not _is_beaten(plan, runs, winner.cell, one, guesses) for one in rivals),
         why=() if winner is None else _why(plan, runs, winner.cell, guesses),
         pairs=pairs,
         n_pairs=n_pairs,
         refused=tuple((space[run.cell].label, run.refusal) for run in runs if run.refusal is not None),
         n_configurations=len(space),
         n_runs=len(runs),
+        n_measured=sum(len(some) for some in ran.values()),
+        n_disturbed=sum(run.is_disturbed for some in ran.values() for run in some),
     )
 
 
@@ -147,10 +162,10 @@ def search_of(plan: SweepPlan, guesses: Mapping[str, Mapping[int, float]]) -> Se
     )
 
 
-def paired(runs: Collection[CellRun], cell: int, over: int) -> Contrast | None:
-    """A configuration's tokens per second ÷ another's, over the blocks in which both ran. `None`: there is none."""
+def paired(runs: Collection[CellRun], cell: int, over: int, figure: str = RATE) -> Contrast | None:
+    """A configuration's figure ÷ another's, over the blocks in which both ran. `None`: there is none."""
     blocks = whole_blocks([run for run in runs if run.block != EXPLORING and run.refusal is None], (cell, over))
-    logs = effects.logs(blocks, (cell, over), RATE)
+    logs = effects.logs(blocks, (cell, over), figure)
     return None if not blocks or logs is None else factorial.estimate(logs, factorial.speed_up(cell, over=over))
 
 
@@ -167,11 +182,35 @@ def _winner(
     return max(able.values(), key=lambda row: sign * row.figures[plan.goals.main].value)
 
 
+def _rivals(plan: SweepPlan, rows: Sequence[Row], winner: Row) -> list[int]:
+    """The others that could have won, the best first."""
+    main, sign = plan.goals.main, plan.goals.sign(plan.goals.main)
+    able = [row for row in rows if row.keeps and row.cell != winner.cell and main in row.figures]
+    return [row.cell for row in sorted(able, key=lambda row: -sign * row.figures[main].value)]
+
+
+def _is_beaten(
+    plan: SweepPlan, runs: Sequence[CellRun], winner: int, rival: int, guesses: Mapping[str, Mapping[int, float]]
+) -> bool:
+    """The winner is better beyond chance: by blocks that have both, or where those are too few by a search's model."""
+    main, is_more = plan.goals.main, plan.goals.sign(plan.goals.main) > 0
+    if main in OF_CONFIGURATIONS:
+        known = {run.cell: run.figures[main] for run in runs if main in run.figures}
+        return known[winner] > known[rival] if is_more else known[winner] < known[rival]
+    contrast = paired(runs, winner, rival, main)
+    found = None if contrast is None else contrast.interval()
+    if found is None and plan.budget is not None:
+        found = search_of(plan, guesses).ratio(runs, main, winner, rival)
+    if found is None:
+        return False
+    return found.low > 1.0 if is_more else found.high < 1.0
+
+
 def _why(
     plan: SweepPlan, runs: Sequence[CellRun], winner: int, guesses: Mapping[str, Mapping[int, float]]
 ) -> tuple[Why, ...]:
     """The settings that make the winner, each with what it does alone where that ran, or here by a search's model."""
-    believed = None if plan.budget is None else search_of(plan, guesses).belief(runs, RATE).mean
+    search = None if plan.budget is None else search_of(plan, guesses)
     space = plan.configurations
     numbers = {one.places: cell for cell, one in enumerate(space)}
     first, own = space[0].places, space[winner].places
@@ -182,8 +221,8 @@ def _why(
             text = f"{plan.axes[axis].name}={plan.axes[axis].values[place].text}"
             without = numbers.get(configuration_at(plan.base, plan.axes, _moved(own, axis, first[axis])).places)
             fitted = None
-            if believed is not None and without is not None:
-                fitted = math.exp(believed[winner] - believed[without])
+            if search is not None and without is not None:
+                fitted = search.ratio(runs, RATE, winner, without)
             found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0), fitted=fitted))
     return tuple(found)
 

@@ -33,6 +33,9 @@ FORMAT: Final = 1
 NAME: Final = "experiment.jsonl"
 """Of the file, in the folder of the experiment's recordings."""
 
+DISTURBED_SHARE: Final = 0.97
+"""CPU share of the engine's threads below which something else had its cores."""
+
 
 class CellRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="run"):
     """One cell, run once."""
@@ -49,6 +52,11 @@ class CellRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     refusal: str | None = None
     """Why this configuration cannot run, as a sentence. `None`: it ran."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Something else had the engine's cores. Of a run that does not know its own share, nothing had."""
+        return self.figures.get("cpu_share", 1.0) < DISTURBED_SHARE
 
 
 class CellPrediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):

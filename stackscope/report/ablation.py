@@ -13,6 +13,7 @@ from stackscope.analysis.factorial import bits
 from stackscope.experiments.plan import DEFAULT_BLOCKS, warmup_requests
 from stackscope.report.ablation_cells import figure_table
 from stackscope.report.ablation_words import remark, verdict
+from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
 from stackscope.workload.spec import describe
 
@@ -210,12 +211,8 @@ def notes_of(report: AblationReport) -> list[str]:
             f"{QUICK_WIDER:.0f} times as wide, and no block is added where that is too wide: what pairs are called is "
             "a hint at most, a difference of a few per cent stays unseen, and percentiles rest on few values."
         )
-    if result is not None and result.n_disturbed > 0:
-        notes.append(
-            f"In {result.n_disturbed} of {units.counted(result.n_runs, 'run')} something else had the engine's cores "
-            "for more than 3 % of the time. They are in the figures, and widen the intervals."
-        )
-    return notes
+    busy = None if result is None else disturbed(result.n_disturbed, result.n_runs)
+    return [*notes, *([] if busy is None else [busy])]
 
 
 def _where(report: AblationReport, width: int) -> list[Text]:

@@ -12,8 +12,9 @@ from rich.text import Text
 from stackscope import units
 from stackscope.experiments.plan import warmup_requests
 from stackscope.options import OPTIONS, field_defaults
+from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
-from stackscope.report.sweep_words import called, few_runs, no_winner, nothing_ran
+from stackscope.report.sweep_words import brings, called, few_runs, left_open, no_winner, nothing_ran, ratio_text
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def shown(report: SweepReport, width: int) -> Text:
 
 def notes_of(report: SweepReport) -> list[str]:
     """What the reader should know before believing a figure."""
-    few = few_runs(report.plan)
-    return [*report.notes, *([] if few is None else [few])]
+    said = (few_runs(report.plan), disturbed(report.result.n_disturbed, report.result.n_measured))
+    return [*report.notes, *(note for note in said if note is not None)]
 
 
 def _title(report: SweepReport, width: int) -> list[Text]:
@@ -131,14 +132,6 @@ def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]],
     ]
 
 
-def ratio_text(contrast: Contrast | None) -> str:
-    """A ratio with its interval, as far as there is one."""
-    if contrast is None:
-        return units.UNKNOWN
-    found = contrast.interval()
-    return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
-
-
 def _winner(report: SweepReport, width: int) -> list[Text]:
     winner = report.result.winner
     if winner is None:
@@ -157,14 +150,9 @@ def why(report: SweepReport) -> list[str]:
     if winner.cell != 0 and winner.speed_up is not None:
         told.append(f"{ratio_text(winner.speed_up)} of the first configuration")
     if result.over_next is not None:
-        interval = result.over_next.interval()
-        is_sure = interval is not None and result.over_next.is_from_one()
-        told.append(f"{ratio_text(result.over_next)} of the next{'' if is_sure else ', which cannot be told from it'}")
-    for one in result.why:
-        if one.alone is not None:
-            told.append(f"{one.text} brings {ratio_text(one.alone)} alone")
-        elif one.fitted is not None:
-            told.append(f"{one.text} brings {units.ratio(one.fitted)} here, by what all runs say together")
+        whose = "" if report.plan.goals.main == "tokens_per_s" else f" in {called(report.plan.goals.main)}"
+        told.append(f"{ratio_text(result.over_next)} of the next{whose}")
+    told += [said for said in (left_open(result), *map(brings, result.why)) if said is not None]
     prediction = report.predictions.get(winner.cell)
     if prediction is not None and prediction.tokens is not None:
         told.append(f"predicted {units.ratio(prediction.tokens.value)}: {prediction.reason.rstrip('.')}")
@@ -237,6 +225,7 @@ def document(report: SweepReport) -> dict[str, Any]:
         "interrupted": report.is_interrupted,
         "configurations": result.n_configurations,
         "runs": result.n_runs,
+        "disturbed_runs": result.n_disturbed,
         "rows": [
             {
                 "cell": one.cell,
@@ -252,6 +241,7 @@ def document(report: SweepReport) -> dict[str, Any]:
             for one in result.rows
         ],
         "winner": None if winner is None else winner.cell,
+        "rivals": {"n": result.n_rivals, "open": result.n_open},
         "why": [] if winner is None else why(report),
         "hurting_pairs": [
             {

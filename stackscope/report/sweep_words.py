@@ -1,4 +1,5 @@
-"""What a sweep says where it found less than was asked of it: nothing ran, nothing keeps the limits, runs were few."""
+"""What a sweep says of what it found, and where that is less than was asked of it: nothing ran, nothing keeps the
+limits, runs were few, what they show may be chance."""
 
 from __future__ import annotations
 
@@ -13,9 +14,10 @@ from stackscope.experiments.search_results import search_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stackscope.analysis.factorial import Contrast
     from stackscope.experiments.search_goals import Constraint
     from stackscope.experiments.search_plan import SweepPlan
-    from stackscope.experiments.search_results import Row, SweepResult
+    from stackscope.experiments.search_results import Row, SweepResult, Why
 
 
 def called(figure: str) -> str:
@@ -63,6 +65,36 @@ def _shown(figure: str, value: float) -> str:
     if figure.endswith("_bytes"):
         return units.data_size(value)
     return units.number(value, places=4)
+
+
+def ratio_text(contrast: Contrast | None) -> str:
+    """A ratio with its interval, as far as there is one."""
+    if contrast is None:
+        return units.UNKNOWN
+    found = contrast.interval()
+    return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
+
+
+def brings(one: Why) -> str | None:
+    """What a setting brings, where its interval tells it from chance. `None`: nothing was run or fitted for it."""
+    known = []
+    alone = None if one.alone is None else one.alone.interval()
+    for found, how in ((alone, "alone"), (one.fitted, "here, by what all runs say together")):
+        if found is not None:
+            known.append(f"{units.ratio(found.value, found.low, found.high)} {how}")
+            if not found.low <= 1.0 <= found.high:
+                return f"{one.text} brings {known[-1]}"
+    if one.alone is not None and not known:
+        known.append(f"{units.counted(one.alone.n, 'block')} {'is' if one.alone.n == 1 else 'are'} too few")
+    return f"what {one.text} brings cannot be told from chance: {known[-1]}" if known else None
+
+
+def left_open(result: SweepResult) -> str | None:
+    """That others may be as good as the winner. `None`: none may, or there are none."""
+    if result.n_open == 0:
+        return None
+    who = "the other one" if result.n_rivals == 1 else f"{result.n_open} of the {result.n_rivals} others"
+    return f"whether it is the best is left open: {who} cannot be told from it"
 
 
 def few_runs(plan: SweepPlan) -> str | None:

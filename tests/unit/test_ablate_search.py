@@ -293,11 +293,14 @@ def test_a_search_says_what_each_setting_brings_by_all_runs_together() -> None:
     found = results.analyse(of, runs, {})
     assert found.winner is not None
     assert found.winner.label == "weights=Q4_K_M speculation=draft kv_type=f16"
-    brought = {one.text: one.fitted for one in found.why}
-    assert brought == {
+    brought = {one.text: one.fitted for one in found.why if one.fitted is not None}
+    assert {text: one.value for text, one in brought.items()} == {
         "weights=Q4_K_M": pytest.approx(2.0, rel=0.1),
         "speculation=draft": pytest.approx(1.5, rel=0.1),
     }
+    assert all(one.low > 1.0 for one in brought.values())
+    assert brought["weights=Q4_K_M"].holds(2.0)
+    assert brought["speculation=draft"].holds(1.5)
 
 
 def test_where_settings_multiply_no_pair_hurts() -> None:

@@ -12,7 +12,6 @@ from stackscope.analysis import factorial
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.effects import logs
 from stackscope.experiments.lessons.contracts import Bar, LessonCell
-from stackscope.experiments.runs import DISTURBED_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +60,7 @@ class Data:
     def n_disturbed(self) -> int:
         """Runs during which something else had the engine's cores."""
         runs = [run for block in self._blocks for run in block.values()]
-        return sum(run.figures.get("cpu_share", 1.0) < DISTURBED_SHARE for run in runs)
+        return sum(run.is_disturbed for run in runs)
 
     def figure(self, key: str, name: str = RATE) -> float | None:
         """The median of a figure over the blocks. `None`: no run has it."""

@@ -16,12 +16,11 @@ from stackscope.report.sweep import (
     no_pairs,
     notes_of,
     pair_text,
-    ratio_text,
     refusals,
     title_phrases,
     why,
 )
-from stackscope.report.sweep_words import no_winner, nothing_ran
+from stackscope.report.sweep_words import no_winner, nothing_ran, ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
