@@ -32,7 +32,7 @@ from stackscope.experiments.search import EXPLORING
 from stackscope.experiments.search_goals import Goals, parse_constraints, parse_objectives
 from stackscope.experiments.search_plan import DEFAULT_BLOCKS, SweepFile, SweepPlan, read_sweep
 from stackscope.experiments.search_space import configurations, parse_axes, split_axes
-from stackscope.experiments.state import CellRun, StateFile, plan_as
+from stackscope.experiments.state import NAME, CellRun, StateFile, other_kind, plan_as, read
 from stackscope.report import output
 from stackscope.report import sweep as report
 from stackscope.session.format import SUFFIX
@@ -40,7 +40,7 @@ from stackscope.session.paths import recording_folder, recording_name
 from stackscope.workload import check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from stackscope.experiments.search_space import Axis
     from stackscope.toggles import EngineConfig
@@ -113,7 +113,10 @@ def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | 
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     base = maker.with_target(options.engine)
-    axes = parse_axes({**file.axes, **split_axes(asked.over or "")}, partial(maker.weights, base.model))
+    texts: dict[str, Sequence[object]] = {**file.axes, **split_axes(asked.over or "")}
+    # Without axes of their own, options are held against the sweep that they are to go on with.
+    stored = () if texts else _axes_in(asked.folder)
+    axes = stored or parse_axes(texts, partial(maker.weights, base.model))
     configurations(base, axes)
     service = options.limits.service
     n_blocks = DEFAULT_BLOCKS if asked.blocks is None else asked.blocks
@@ -130,6 +133,16 @@ def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | 
         is_recorded=options.output.record,
         has_quality=asked.has_quality,
     )
+
+
+def _axes_in(folder: Path | None) -> tuple[Axis, ...]:
+    """Those of the sweep in a folder; empty where there is none. Raises `SessionFileError` and `UsageError`."""
+    if folder is None or not (folder / NAME).is_file():
+        return ()
+    stored = read(folder)
+    if stored.kind != KIND:
+        raise other_kind(folder, stored.kind)
+    return plan_as(SweepPlan, stored.plan, folder / NAME).axes
 
 
 def _options(file: SweepFile, path: Path | None) -> dict[str, object]:

@@ -314,10 +314,15 @@ def _planless(path: Path) -> SessionFileError:
     )
 
 
+def other_kind(folder: Path, kind: str) -> UsageError:
+    """What is raised where a folder's experiment is of this kind, and another is asked for."""
+    return UsageError(f"{folder} has another kind of experiment: {kind}.", remedy="Name another folder.")
+
+
 def _check(stored: _Head, kind: str, wanted: dict[str, Any] | None, path: Path) -> None:
     _require_format(stored, path)
     if stored.kind != kind:
-        raise UsageError(f"{path.parent} has another kind of experiment: {stored.kind}.", remedy="Name another folder.")
+        raise other_kind(path.parent, stored.kind)
     if wanted is None or wanted == stored.plan:
         return
     changes = difference(stored.plan, wanted)
