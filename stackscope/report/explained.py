@@ -94,7 +94,8 @@ def _change(one: Ranked) -> list[str | Text]:
     """In the words of the verdict: what it gains, and what that costs the first token."""
     made = suggested(one)
     gain = units.change(made.predicted.value - 1, made.predicted.low - 1, made.predicted.high - 1)
-    told: list[str | Text] = [Text(f"{made.label} {gain}", style="bold")]
+    figure = "step gap " if made.figure == "step_gap" else ""
+    told: list[str | Text] = [Text(f"{made.label} {figure}{gain}", style="bold")]
     if made.price is not None:
         told.append(Text(f"but TTFT {units.change(made.price.value - 1)}", style="yellow"))
     return [*told, one.prediction.reason.rstrip(".")]

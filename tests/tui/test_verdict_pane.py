@@ -30,6 +30,19 @@ def test_a_change_that_first_tokens_pay_for_says_so() -> None:
     assert "next 4 slots +10 % [3, 15] but TTFT +1,258 %" in text
 
 
+def test_a_gain_that_is_not_of_tokens_says_what_it_is_of() -> None:
+    """With open-loop traffic tokens per second stay; what a change moves is the gap between steps."""
+    sooner = Suggestion(
+        changes={"unified_kv": False},
+        predicted=Ratio(value=0.988, low=0.98, high=0.998),
+        figure="step_gap",
+        label="unified KV off",
+    )
+    verdict = msgspec.structs.replace(calibrated().verdict, next=(sooner,))
+    text = words("verdict", msgspec.structs.replace(running(), verdict=verdict), 118, 3)
+    assert "next unified KV off step gap -1.2 % [-2.0, -0.2]" in text
+
+
 def test_without_a_name_the_verdict_says_why() -> None:
     silent = msgspec.structs.replace(running(), verdict=Verdict(sentence="11 % of the time is unexplained"))
     assert words("verdict", silent) == "11 % of the time is unexplained."

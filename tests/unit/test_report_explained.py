@@ -9,7 +9,7 @@ import pytest
 
 from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.explainer import Explainer, Explanation, Stood
-from stackscope.analysis.live.explained import LEAST_PRICE
+from stackscope.analysis.live.explained import LEAST_PRICE, suggested
 from stackscope.analysis.whatif.candidates import Candidate
 from stackscope.analysis.whatif.ranking import Ranked, Ranking
 from stackscope.records import Estimate, Prediction
@@ -79,6 +79,23 @@ def test_what_a_change_costs_the_first_token_is_said_as_the_verdict_says_it(
     assert ("but TTFT" in shown) is (told is not None)
     if told is not None:
         assert told in shown
+
+
+def test_where_arrivals_decide_the_tokens_the_gap_is_called_so() -> None:
+    """Ranked by how much sooner tokens come, and told as what the gap does: tokens per second stay as they are."""
+    prediction = Prediction(
+        at_ns=0,
+        changes={"unified_kv": (True, False)},
+        tokens=Estimate(1.0, 1.0, 1.0),
+        step_gap=Estimate(0.988, 0.98, 0.998),
+        reason="Tokens/s stay.",
+    )
+    gain = Estimate(1 / 0.988, 1 / 0.998, 1 / 0.98)
+    ranked = Ranked(Candidate("kv", {"unified_kv": False}), prediction, gain, "unified KV off")
+    assert ranked.is_recommended
+    shown = text(Explanation(ranking=Ranking((ranked,), ())))
+    assert "would help    unified KV off step gap -1.2 % [-2.0, -0.2] · Tokens/s stay" in shown
+    assert suggested(ranked).figure == "step_gap"
 
 
 def test_before_any_step_nothing_is_said() -> None:

@@ -55,10 +55,13 @@ def suggestions(explanation: Explanation) -> tuple[Suggestion, ...]:
 def suggested(one: Ranked) -> Suggestion:
     """A change that has a gain, with what it costs the first token."""
     assert one.gain is not None
-    first = one.prediction.ttft
+    first, gap = one.prediction.ttft, one.prediction.step_gap
+    # Where arrivals decide the tokens per second, changes are ranked by how much sooner those come.
+    is_gap = gap is not None and one.gain != one.prediction.tokens
     return Suggestion(
         changes=dict(one.candidate.changes),
-        predicted=ratio(one.gain),
+        predicted=ratio(gap if is_gap and gap is not None else one.gain),
+        figure="step_gap" if is_gap else "tokens_per_s",
         label=one.label,
         price=ratio(first) if first is not None and first.low > LEAST_PRICE else None,
     )

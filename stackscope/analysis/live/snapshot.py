@@ -241,7 +241,9 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
     changes: dict[str, Setting]
     predicted: Ratio
-    """With its 90 % interval."""
+    """Of `figure`, after ÷ before, with its 90 % interval."""
+    figure: Literal["tokens_per_s", "step_gap"] = "tokens_per_s"
+    """The gap between a request's steps where arrivals decide the tokens per second, which then stay as they are."""
     label: str = ""
     """The change in a few words; empty: as the settings are called."""
     price: Ratio | None = None

@@ -29,7 +29,8 @@ class VerdictPane(Pane):
         "stays until another leads clearly, so that it does not flicker. Where the name comes from the measured phase "
         "shares alone, the border says so: they tell which part of a step is long, not yet why.",
         formula="share = time of the part ÷ wall time, over the last seconds. Predictions are a ratio of tokens per "
-        "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases; where the first token "
+        "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases; where arrivals decide "
+        "those, the gap between steps is told instead, and called so; where the first token "
         "would surely come more than a tenth later, that stands beside it.",
         moves="The next best change is in the last line. Once it is made, the name above should change: relieving one "
         "bottleneck promotes the next.",
@@ -144,7 +145,7 @@ def _next(verdict: Verdict, room: int, ellipsis: str) -> tuple[Line, ...]:
 def _suggestion(suggestion: Suggestion) -> Line:
     return (
         Span(printable(suggestion.label) or wanted(suggestion.changes), "accent"),
-        Span(" "),
+        Span(" step gap " if suggestion.figure == "step_gap" else " ", "label"),
         *predicted(suggestion.predicted),
         *_price(suggestion),
     )
@@ -158,7 +159,7 @@ def _price(suggestion: Suggestion) -> Line:
 
 
 def predicted(ratio: Ratio) -> Line:
-    """A change of tokens per second with its interval."""
+    """A change with its interval."""
     return quantity(units.change(ratio.value - 1, ratio.low - 1, ratio.high - 1))
 
 
