@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT: Final = Path(__file__).parents[2]
+SETUP: Final = ROOT / "scripts" / "setup"
 
 UV: Final = f"""#!{sys.executable}
 import os, pathlib, sys, time, venv
@@ -47,7 +48,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "a checkout"  # with a space, as people's folders have
         self.tools = folder / "tools"
-        shutil.copytree(ROOT / "scripts" / "setup", self.root / "scripts" / "setup")
+        shutil.copytree(SETUP, self.root / "scripts" / "setup")
         for name in ("pyproject.toml", "constraints.txt"):
             shutil.copy(ROOT / name, self.root / name)
         self.tools.mkdir()
@@ -251,7 +252,7 @@ def test_an_old_python_says_so_in_one_sentence() -> None:
         "import runpy, sys\n"
         "sys.version_info = (3, 9, 1, 'final', 0)\n"
         "sys.argv = ['setup', 'run', '--exact']\n"
-        f"runpy.run_path({str(ROOT / 'scripts' / 'setup')!r}, run_name='__main__')"
+        f"runpy.run_path({str(SETUP)!r}, run_name='__main__')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -259,6 +260,17 @@ def test_an_old_python_says_so_in_one_sentence() -> None:
         f"stackscope: Python 3.11 or newer is needed, and {sys.executable} is 3.9. Install a newer one, or name it: "
         "make PYTHON=python3.12 run\n"
     )
+
+
+def test_how_long_the_build_takes_is_told_as_the_readme_tells_it() -> None:
+    code = "import library; print(*(library._usual_time(n) for n in (1, 2, 4, 16)), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=SETUP, capture_output=True, text=True, check=True)
+    one, two, four, many = done.stdout.splitlines()
+    assert one == "usually 4 to 8 min on 1 core, once"
+    assert two == "usually 2 to 4 min on 2 cores, once"
+    assert four == "usually 1 to 2 min on 4 cores, once"
+    assert many == "usually 20 to 40 s on 16 cores, once"
+    assert "2 to 4 minutes" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -276,8 +288,7 @@ def test_a_failed_build_is_explained(tmp_path: Path, log: str, sentence: str) ->
     path = tmp_path / "build.log"
     path.write_text(log)
     code = f"import library, pathlib; print(library.explain(pathlib.Path({str(path)!r})))"
-    folder = ROOT / "scripts" / "setup"
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=SETUP, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("llama.cpp could not be built.")
     assert sentence in done.stdout
     assert log in done.stdout
