@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stackscope.records import LayerSummary
 
 MIB: Final = 1 << 20
+UNBROKEN: Final = 100_000
+"""Cells of a line where nobody's window breaks it."""
 NOT_WRITTEN: Final = "nothing was written."
 
 
@@ -310,8 +312,11 @@ def _progress() -> Iterator[Report]:
 
 
 def _console(*, stderr: bool = False) -> Console:
-    """Text as it is: no markup in names, no guessing of what to colour."""
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    """Text as it is: no markup in names, no guessing of what to colour, and in a pipe no break inside a path."""
+    console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = UNBROKEN
+    return console
 
 
 def _print_json(value: object) -> None:

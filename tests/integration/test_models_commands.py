@@ -107,13 +107,25 @@ EXPECTED = {
 
 @pytest.mark.parametrize("architecture", sorted(TINY))
 def test_showing_every_kind_of_model_fits_80_columns(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, architecture: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
     models.show(write_tiny(tmp_path, architecture))
     shown = lines(capsys)
     assert max(len(line) for line in shown) <= 80
     if architecture in EXPECTED:
         assert any(EXPECTED[architecture] in line for line in shown)
+
+
+def test_in_a_pipe_a_path_stays_whole(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / ("a folder with a name " * 6).strip()
+    folder.mkdir()
+    path = write_tiny(folder, "llama")
+    models.show(path)
+    shown = lines(capsys)
+    assert shown[1].split(maxsplit=1) == ["file", str(path)]
+    assert max(len(line) for line in shown[2:]) <= 120  # what follows is no wider for it
 
 
 def test_names_are_text_and_no_markup(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
