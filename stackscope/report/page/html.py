@@ -44,6 +44,10 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none';
 """What a browser may load for the page: nothing, beside the styles in it."""
 MOST_COLUMNS: Final = 7
 """Of a table at full size: what has more is set closer, so that a page of 1,080 pixels holds it."""
+MOST_CHARACTERS: Final = 130
+"""Of all columns at full size, each as wide as it must be, with what stands between them."""
+BETWEEN, LEAST_WORDS = 4, 24
+"""Characters that the space between two columns takes, and the least that a column of words does."""
 MOST_FIGURES: Final = 60
 """Characters of a cell that stay on one line: percentiles of a latency with their number."""
 
@@ -217,6 +221,16 @@ def _kind(head: str, cell: str) -> str | None:
     return "many" if len(cell) > MOST_FIGURES else None
 
 
+def _is_dense(table: Table) -> bool:
+    """It is set closer: at full size a page would not hold its columns beside each other."""
+    columns = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=False)]
+    must = [
+        LEAST_WORDS if name in WORDS else 0 if place and width > MOST_FIGURES else width
+        for place, (name, width) in enumerate(zip(table.head, columns, strict=False))
+    ]
+    return len(table.head) > MOST_COLUMNS or sum(must) + BETWEEN * len(must) > MOST_CHARACTERS
+
+
 def _table(table: Table) -> str:
     head = [
         element("th", escaped(name) or " ", scope="col", class_="words" if name in WORDS else None)
@@ -232,7 +246,7 @@ def _table(table: Table) -> str:
         "table",
         element("thead", element("tr", *head)) if any(table.head) else "",
         element("tbody", *rows),
-        class_="text" if table.is_text else "dense" if len(table.head) > MOST_COLUMNS else None,
+        class_="text" if table.is_text else "dense" if _is_dense(table) else None,
     )
     note = element("p", escaped(table.note), class_="note") if table.note else ""
     # Reachable by keyboard, since it may be wider than the window.

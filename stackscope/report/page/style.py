@@ -101,6 +101,7 @@ td.words { text-align: left; min-width: 12em } table.text td, table.text th, th.
 table.text td { overflow-wrap: anywhere } tbody th { white-space: nowrap }
 td { white-space: nowrap } td.words, td.many, table.text td { white-space: normal } .scroll + .pair { margin-top: 16px }
 table.dense { font-size: 13px } table.dense :is(th, td) { padding: 6px 8px } table.dense td.words { min-width: 9em }
+table.dense thead th { white-space: normal } table.dense tbody th { white-space: normal; min-width: 11em }
 tbody:first-child tr:first-child > * { border-top: 0 }
 details { margin: 14px 0; background: var(--surface); border: 1px solid var(--border); border-radius: 8px }
 summary { padding: 10px 14px; cursor: pointer; font-weight: 600; color: var(--strong) }
