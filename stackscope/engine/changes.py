@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
+from stackscope.cgroups import available_memory
 from stackscope.engine import refusals, sizing
 from stackscope.engine.backend import Backend
 from stackscope.engine.llama import supports_offload
@@ -18,11 +19,14 @@ from stackscope.toggles import EngineConfig, Setting, ToggleKind, changed_fields
 
 if TYPE_CHECKING:
     from stackscope.engine.loop import Engine
+    from stackscope.records import ModelSummary
 
 
 Changes: TypeAlias = dict[str, tuple[Setting, Setting]]
 By: TypeAlias = Literal["user", "plan", "engine"]
 
+MODEST: Final = 0.25
+"""Of the free memory, what a context may take for requests that may never come."""
 PLACEMENT: Final = ("main_gpu", "split_mode", "tensor_split")
 """Settings that say where the layers of a model go."""
 
@@ -113,25 +117,31 @@ def _install(engine: Engine, backend: Backend, config: EngineConfig) -> None:
     engine.idle()  # What the building took belongs to no step.
 
 
-def _check_room(engine: Engine, config: EngineConfig) -> None:
-    """Raise `StackscopeError` where the context to come would cut a request in flight short."""
+def _check_room(engine: Engine, config: EngineConfig) -> ModelSummary:
+    """The target to come. Raises `StackscopeError` where its context would cut a request in flight short."""
     known = engine.backend.spec
     model = known if config.model == known.path else load_spec(config.model).summary()
-    _, now = engine.longest_requests
+    now = engine.longest_requests[-1]
     threads = engine.backend.size.threads
     sizing.check_room(config, sizing.resolve(config, model, usable_threads=threads, longest_request=now), now)
+    return model
 
 
-def _built(engine: Engine, config: EngineConfig, old: Backend) -> Backend:
-    """A backend with room for requests as long as all so far, or as those in flight where there is no memory for that.
+def _built(engine: Engine, config: EngineConfig, model: ModelSummary, old: Backend) -> Backend:
+    """A backend with room for as long requests as there were, or at least for those in flight.
 
-    Raises `StackscopeError` where there is none for those either.
+    Where that takes little of the memory, it has room for all that could be asked for before. Raises `StackscopeError`
+    where there is no room for those in flight either.
     """
-    ever, now = engine.longest_requests
+    most, ever, now = engine.longest_requests
 
     def build(longest: int) -> Backend:
         return Backend(config, old.abort, progress=engine.progress, previous=old, longest_request=longest)
 
+    size = sizing.resolve(config, model, usable_threads=engine.backend.size.threads, longest_request=most)
+    free = available_memory()
+    if free is not None and sizing.memory_estimate(config, size, model) <= MODEST * free:
+        ever = most
     try:
         return build(ever)
     except StackscopeError:
@@ -154,13 +164,13 @@ def _rebuild(
         if reason is not None:
             return _refused(engine, changes, by, at_ns, reason)
     try:
-        _check_room(engine, config)
+        model = _check_room(engine, config)
     except StackscopeError as error:
         return _refused(engine, changes, by, at_ns, str(error))
     requeued = engine.put_back_all()
     engine.release_backend()
     try:
-        backend = _built(engine, config, old)
+        backend = _built(engine, config, model, old)
     except StackscopeError as error:
         _restore(engine, old)
         return _refused(engine, changes, by, at_ns, f"{error} The configuration before it goes on.")

@@ -114,9 +114,9 @@ class Engine:
         return self.backend.size.n_ctx_seq
 
     @property
-    def longest_requests(self) -> tuple[int, int]:
-        """Most tokens, with output, that one takes: of all so far and what follows them, and of those in flight."""
-        return self._requests.longest, max((one.max_n for one in self._requests), default=0)
+    def longest_requests(self) -> tuple[int, int, int]:
+        """Most tokens, with output: that one could have, of all so far and what follows them, of those in flight."""
+        return self._requests.most, self._requests.longest, max((one.max_n for one in self._requests), default=0)
 
     @property
     def capabilities(self) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ class Requests:
         self.queue: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         """In the order of admission: the last is the youngest."""
+        self.most = 0
+        """Most tokens that any request so far could have asked for; what traffic goes by."""
         self.longest = 0
         """Most tokens, prompt and output together, of a request so far, or of those to come in its conversation."""
         self._n_admissions = 0
@@ -53,6 +55,7 @@ class Requests:
 
     def join(self, sequence: Sequence, context_tokens: int) -> None:
         """Queue a new request, of which the context holds so many tokens at most."""
+        self.most = max(self.most, context_tokens)
         # Each turn of a conversation is longer than the one before, as far as the context goes.
         self.longest = max(self.longest, sequence.max_n if sequence.job.conversation is None else context_tokens)
         self.queue.append(sequence)

@@ -61,7 +61,11 @@ def plain() -> dict[int, tuple[int, ...]]:
         engine.close()
 
 
-def test_unified_kv_off_and_on_again_cuts_no_request_short(engine: Engine, plain: dict[int, tuple[int, ...]]) -> None:
+@pytest.mark.parametrize("modest", [0.0, changes.MODEST])
+def test_unified_kv_off_and_on_again_cuts_no_request_short(
+    engine: Engine, plain: dict[int, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, modest: float
+) -> None:
+    monkeypatch.setattr(changes, "MODEST", modest)
     submit(engine)
     step(engine, 12)
     assert (event := change(engine, unified_kv=False)).kind == "rebuild", event.reason
@@ -141,13 +145,26 @@ def test_requests_that_are_over_take_no_memory_that_there_is_not(
     split = msgspec.structs.replace(engine.config, unified_kv=False)
     small = sizing.resolve(split, engine.model, usable_threads=2)
     estimate = sizing.memory_estimate(split, small, engine.model)
-    monkeypatch.setattr(backend, "available_memory", lambda: estimate)
+    for module in (backend, changes):
+        monkeypatch.setattr(module, "available_memory", lambda: estimate)
     assert change(engine, unified_kv=False).kind == "rebuild"
     assert engine.context_tokens == 1024
     assert [r.finish_reason for r in finish(engine).requests] == ["length"]
 
 
-def test_the_turns_to_come_of_a_conversation_fit_as_well(engine: Engine) -> None:
+def test_requests_to_come_fit_as_well(engine: Engine) -> None:
+    """Traffic goes by what a request could have before."""
+    engine.submit(job(0, LONG[:100], N_TOKENS, ignore_eos=True))
+    step(engine, 4)
+    change(engine, unified_kv=False)
+    engine.submit(job(1, [*LONG, *LONG][:1900], 4, ignore_eos=True))
+    assert [r.finish_reason for r in finish(engine).requests] == ["length", "length"]
+
+
+def test_the_turns_to_come_of_a_conversation_fit_where_memory_is_scarcer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MODEST", 0.0)
     engine.submit(job(0, LONG[:100], N_TOKENS, ignore_eos=True, conversation=0))
     step(engine, 4)
     change(engine, unified_kv=False)
