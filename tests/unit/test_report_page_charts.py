@@ -263,3 +263,14 @@ def test_names_of_marks_do_not_overlap_and_every_mark_keeps_its_line() -> None:
         row = sorted((x, label) for other, x, label in labels if other == y)
         for (x, label), (following, _) in pairwise(row):
             assert x + 6.6 * len(label) <= following
+
+
+def test_the_name_of_a_mark_is_left_out_only_where_it_would_touch_another() -> None:
+    """`load 4` and `load 1` share a row: one takes 38 px there, and 44 from line to line are enough for both."""
+    frame = Frame(top=42)
+    scale = frame.across(0.0, float(frame.inner_right - frame.left))
+    shown = frame.marks(scale, [(100.0, "load 4"), (122.0, "load 2"), (145.0, "load 1")])
+    assert [name in shown for name in (">load 4</text>", ">load 2</text>", ">load 1</text>")] == [True, True, True]
+    crowded = frame.marks(scale, [(100.0, "load 4"), (110.0, "load 2"), (120.0, "load 1")])
+    assert ">load 1</text>" not in crowded
+    assert ">load 1</title>" in crowded
