@@ -93,8 +93,13 @@ def left_open(result: SweepResult) -> str | None:
     """That others may be as good as the winner. `None`: none may, or there are none."""
     if result.n_open == 0:
         return None
-    who = "the other one" if result.n_rivals == 1 else f"{result.n_open} of the {result.n_rivals} others"
-    return f"whether it is the best is left open: {who} cannot be told from it"
+    if result.n_rivals == 1:
+        who = "the other one cannot"
+    elif result.n_open == result.n_rivals:
+        who = f"none of the {result.n_rivals} others can"
+    else:
+        who = f"{result.n_open} of the {result.n_rivals} others cannot"
+    return f"whether it is the best is left open: {who} be told from it"
 
 
 def few_runs(plan: SweepPlan) -> str | None:

@@ -109,6 +109,8 @@ def test_a_winner_that_others_may_equal_says_so() -> None:
     sure = made(of, blocks({0: 20.0, 1: 30.0, 2: 10.0}, 4, run_sd=0.01))
     assert "left open" not in " ".join(report.why(sure))
     assert report.document(sure)["rivals"] == {"n": 2, "open": 0}
+    equal = made(of, blocks({0: 20.0, 1: 20.2, 2: 20.1}, 4, run_sd=0.03))
+    assert "left open: none of the 2 others can be told from it" in " ".join(report.why(equal))
     few = made(plan("slots=1,4"), blocks({0: 20.0, 1: 30.0}, 2, run_sd=0.01))
     assert "left open: the other one cannot be told from it" in " ".join(report.why(few))
 
