@@ -178,7 +178,7 @@ class _Conditions:
     def take(self, step: StepRecord, speculation: str) -> None:
         """Learn from one step."""
         self._n += 1
-        self._since_ns += step.phases.decode
+        self._since_ns += step.duration_ns
         kind = kind_of(step)
         if not self.sampled.wants(kind, step.phases.decode):
             return

@@ -112,12 +112,13 @@ def rank_in_parts(
 
 
 def doubt_of(times: StepTimes) -> str | None:
-    """Why times like these recommend nothing. `None`: they may."""
+    """Why times like these recommend nothing. `None`: they may.
+
+    That threads had less than their cores is no doubt by itself: those that wait for each other sleep too, on calm
+    machines with many of them. Whether it is what limits is the namer's to say.
+    """
     if times.residual <= MOST_STRAY:
         return None
-    # By itself it is no doubt: threads that wait for each other sleep too, on calm machines with many of them.
-    if "starvation" in times.unknown:
-        return STARVED
     return f"single steps stray by {units.percent(times.residual)} from what is known of them"
 
 

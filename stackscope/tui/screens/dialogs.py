@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding, BindingType
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 LONGEST_MARK: Final = 60
 MOST_LAST_LINES: Final = 12
+
+SHARE_WIDTH: Final = 0.8
+MOST_WIDTH: Final = 96
+SHARE_HEIGHT: Final = 0.9
+"""Of the terminal that a dialog takes at most, as the style sheet below says."""
+FRAME_WIDTH: Final = 6
+FRAME_HEIGHT: Final = 10
+"""Of it: border and padding; beside an engine's last words also the title, their heading, blank lines, and one row to
+spare."""
+KEYS: Final = "r  start it again     q  quit     esc  look at what was"
 
 _CSS: Final = """
 {name} {{ align: center middle; }}
@@ -56,6 +67,11 @@ class MarkDialog(ModalScreen[str | None]):
         self.dismiss(None)
 
 
+def _height(text: str, width: int) -> int:
+    """Rows that a text takes at most: words are broken where they are longer than that."""
+    return len(textwrap.wrap(text, max(1, width), break_on_hyphens=False)) or 1
+
+
 class EngineEnded(ModalScreen[bool]):
     """Says why the engine ended, with its last words; the answer is whether to start it again."""
 
@@ -81,12 +97,29 @@ class EngineEnded(ModalScreen[bool]):
             yield Static(failure.message, markup=False)
             if failure.remedy is not None:
                 yield Static(failure.remedy, markup=False)
-            words = getattr(failure, "last_lines", ())[-MOST_LAST_LINES:]
-            if words:
-                yield Static("\nIts last words:\n" + "\n".join(f"  {printable(line)}" for line in words), markup=False)
-            if self._recording is not None:
-                yield Static(f"\nThe recording up to here is whole: {self._recording}", markup=False)
-            yield Static("r  start it again     q  quit     esc  look at what was", classes="keys", markup=False)
+            kept = None if self._recording is None else f"The recording up to here is whole: {self._recording}"
+            if words := self._words([failure.message, failure.remedy, KEYS, kept]):
+                yield Static("\n".join(["\nIts last words:", *words]), markup=False)
+            if kept is not None:
+                yield Static(f"\n{kept}", markup=False)
+            yield Static(KEYS, classes="keys", markup=False)
+
+    def _words(self, others: list[str | None]) -> list[str]:
+        """As many of its last lines as leave room for what else is said, and for the keys."""
+        width = min(round(SHARE_WIDTH * self.app.size.width), MOST_WIDTH) - FRAME_WIDTH
+        room = int(SHARE_HEIGHT * self.app.size.height) - FRAME_HEIGHT
+        room -= sum(_height(text, width) for text in others if text is not None) + (others[-1] is not None)
+        lines: list[str] = []
+        for line in reversed(getattr(self._failure, "last_lines", ())[-MOST_LAST_LINES:]):
+            room -= _height(told := f"  {printable(line)}", width)
+            if room < 0:
+                break
+            lines.insert(0, told)
+        return lines
+
+    async def on_resize(self) -> None:
+        """Say as much as now has room."""
+        await self.recompose()
 
     def action_restart(self) -> None:
         """Start the engine again."""

@@ -209,9 +209,9 @@ class LiveScreen(RunningScreen):
         self._views[name].focus(scroll_visible=False)
 
     def action_unfocus(self) -> None:
-        """Focus nothing, and have a list that was scrolled begin with its beginning again."""
-        if isinstance(self.focused, PaneView):
-            self.focused.scroll_rows(None)
+        """Focus nothing, and have lists that were scrolled begin with their beginning again."""
+        for view in self._views.values():
+            view.scroll_rows(None)
         self.set_focus(None)
 
     def action_select(self, direction: int) -> None:
