@@ -14,7 +14,16 @@ from stackscope.experiments.plan import warmup_requests
 from stackscope.options import OPTIONS, field_defaults
 from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
-from stackscope.report.sweep_words import brings, called, few_runs, left_open, no_winner, nothing_ran, ratio_text
+from stackscope.report.sweep_words import (
+    brings,
+    called,
+    few_runs,
+    in_blocks,
+    left_open,
+    no_winner,
+    nothing_ran,
+    ratio_text,
+)
 from stackscope.workload.spec import describe
 
 if TYPE_CHECKING:
@@ -148,10 +157,10 @@ def why(report: SweepReport) -> list[str]:
     assert winner is not None
     told = [f"{units.token_rate(winner.figures['tokens_per_s'].value)}"]
     if winner.cell != 0 and winner.speed_up is not None:
-        told.append(f"{ratio_text(winner.speed_up)} of the first configuration")
+        told.append(f"{ratio_text(winner.speed_up)} of the first configuration{in_blocks(winner.speed_up)}")
     if result.over_next is not None:
         whose = "" if report.plan.goals.main == "tokens_per_s" else f" in {called(report.plan.goals.main)}"
-        told.append(f"{ratio_text(result.over_next)} of the next{whose}")
+        told.append(f"{ratio_text(result.over_next)} of the next{whose}{in_blocks(result.over_next)}")
     told += [said for said in (left_open(result), *map(brings, result.why)) if said is not None]
     prediction = report.predictions.get(winner.cell)
     if prediction is not None and prediction.tokens is not None:

@@ -75,6 +75,13 @@ def ratio_text(contrast: Contrast | None) -> str:
     return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
 
 
+def in_blocks(contrast: Contrast) -> str:
+    """Of which runs a ratio is that has no interval: rates beside it are of all blocks, and may say otherwise."""
+    if contrast.interval() is not None:
+        return ""
+    return f", in the {'one block' if contrast.n == 1 else f'{contrast.n} blocks'} that ran both"
+
+
 def brings(one: Why) -> str | None:
     """What a setting brings, where its interval tells it from chance. `None`: nothing was run or fitted for it."""
     known = []

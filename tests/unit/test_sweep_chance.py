@@ -115,6 +115,15 @@ def test_a_winner_that_others_may_equal_says_so() -> None:
     assert "left open: the other one cannot be told from it" in " ".join(report.why(few))
 
 
+def test_a_ratio_of_few_blocks_says_of_how_many_it_is() -> None:
+    """The rates beside it are of all runs: a search runs few configurations in the same block."""
+    for n, told in ((1, ", in the one block that ran both"), (2, ", in the 2 blocks that ran both"), (4, "")):
+        said = report.why(made(plan("slots=1,4"), blocks({0: 20.0, 1: 30.0}, n, run_sd=0.01)))
+        [line] = [one for one in said if " of the next" in one]
+        assert line.endswith(f" of the next{told}")
+        assert ("[" in line) == (not told)
+
+
 def test_a_winner_by_another_objective_is_held_against_the_next_in_that() -> None:
     from msgspec.structs import replace
 
