@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.validate.figures import UNKNOWN, Figure
 from benchmarks.validate.rows import Row
+from stackscope.analysis.diagnosis.machine import UNDISTURBED_SHARE
 from stackscope.records import Probe
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from benchmarks.validate.scenarios import Scenario
     from stackscope.records import AnyRecord
 
-LEAST_SHARE: Final = 0.9
-"""CPU share of a probe below which it waited for its core: that is in the counters."""
 SLOW: Final = 0.9
 """Of the fastest session's pace."""
 
@@ -32,8 +31,9 @@ def is_left_alone(scenario: Scenario) -> bool:
 
 def pace(records: Iterable[AnyRecord]) -> float | None:
     """Repetitions per second of the fixed computation, the median of a session. `None`: it was not probed."""
-    probes = [one for one in records if isinstance(one, Probe) and (one.cpu_share or 1.0) >= LEAST_SHARE]
-    rates = [one.compute_per_s for one in probes if one.compute_per_s is not None]
+    probes = [one for one in records if isinstance(one, Probe)]
+    with_core = [one for one in probes if one.cpu_share is None or one.cpu_share >= UNDISTURBED_SHARE]
+    rates = [one.compute_per_s for one in with_core if one.compute_per_s is not None]
     return median(rates) if rates else None
 
 

@@ -22,7 +22,7 @@ from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
 from stackscope.analysis.whatif.breakevens import BreakEven, all_in_parts
 from stackscope.analysis.whatif.predict import Predictor
-from stackscope.analysis.whatif.ranking import STARVED, Ranking, rank_in_parts
+from stackscope.analysis.whatif.ranking import Ranking, rank_in_parts
 from stackscope.analysis.whatif.watch import Watch
 from stackscope.records import (
     Cause,
@@ -58,6 +58,7 @@ MOST_STALLS: Final = 128
 """Kept. A stall takes a second at least, so that what is forgotten left the seconds that are looked at long ago."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
 STARVATION: Final[Cause] = "CPU starvation"
+STARVED: Final = "the engine's threads do not get their cores: free them first, what else would help cannot be told"
 
 
 def unhurried() -> int:

@@ -14,7 +14,16 @@ def probe(rate: float | None, share: float | None = None) -> Probe:
 
 def test_a_session_has_the_median_pace_of_the_probes_that_had_a_core() -> None:
     assert (
-        pace.pace([Mark(at_ns=0, label="block 0"), probe(100.0), probe(90.0, 0.95), probe(80.0), probe(5.0, 0.5)])
+        pace.pace(
+            [
+                Mark(at_ns=0, label="block 0"),
+                probe(100.0),
+                probe(90.0, 0.95),
+                probe(80.0),
+                probe(5.0, 0.5),
+                probe(4.0, 0.0),
+            ]
+        )
         == 90.0
     )
     assert pace.pace([probe(None), Mark(at_ns=0, label="block 0")]) is None

@@ -31,7 +31,6 @@ common with other settings is then a small part of what decides about them."""
 MOST_PAIRS: Final = 3
 """Recommended beside single changes."""
 MOST_CONTRADICTIONS: Final = 4
-STARVED: Final = "the engine's threads do not get their cores: free them first, what else would help cannot be told"
 
 
 class Ranked(msgspec.Struct, frozen=True):
