@@ -290,6 +290,11 @@ class Explainer:
             unknown={} if model is None else dict(model.unknown),
         )
         self._withhold()
+        ranking = self._explanation.ranking
+        if ranking is not None and ranking.doubt == STARVED and self._doubt() is None:
+            # The cores are free again: what was not recommended for want of them is not kept from the user longer.
+            soon_ns = (self._explanation.ranked_at_ns or 0) + RANKING_NS[0]
+            self._rank_from_ns = min(self._rank_from_ns, soon_ns)
 
     def _withhold(self) -> None:
         """Recommend nothing of what was predicted before the engine's threads lost their cores."""

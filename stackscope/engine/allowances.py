@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stackscope.engine import refusals, sizing
 from stackscope.errors import ToggleRefusedError
+from stackscope.toggles import ToggleKind, kind_of_change
 
 if TYPE_CHECKING:
     from stackscope.records import ModelSummary
@@ -19,12 +20,15 @@ class Allowances:
     def __init__(self, cores: int | None = None) -> None:
         """`cores` that the engine may use. `None`: not known."""
         self.cores = cores
+        self._built: EngineConfig | None = None
         self._longest, self._in_flight = 0, 0
+        self._free: int | None = None
 
-    def holding(self, longest: int, in_flight: int) -> Allowances:
-        """The same with the lengths of requests, in tokens with output: the longest so far, and of those in flight."""
+    def holding(self, built: EngineConfig, *, longest: int, in_flight: int, free: int | None) -> Allowances:
+        """The same beside a context that was `built` for a configuration, with the lengths of requests, in tokens with
+        output, the longest so far and of those in flight; and the bytes of memory that are free. `None`: not known."""
         other = copy.copy(self)
-        other._longest, other._in_flight = longest, in_flight
+        other._built, other._longest, other._in_flight, other._free = built, longest, in_flight, free
         return other
 
     def refusal(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> str | None:
@@ -57,4 +61,14 @@ class Allowances:
             return None
 
     def _size(self, config: EngineConfig, model: ModelSummary) -> sizing.ContextSize:
-        return sizing.resolve(config, model, usable_threads=self.cores or 1, longest_request=self._longest)
+        threads, longest = self.cores or 1, self._longest
+        if self._built is not None and self._built.model == config.model:
+            before = sizing.resolve(self._built, model, usable_threads=threads, longest_request=longest)
+            is_live = kind_of_change(self._built, config) is ToggleKind.LIVE
+            if is_live and sizing.fits_live(config, before) is None:
+                return before
+            most, free = before.n_ctx_seq, self._free
+            longest = sizing.longest_with_room(
+                config, model, usable_threads=threads, most=most, longest=longest, free=free
+            )
+        return sizing.resolve(config, model, usable_threads=threads, longest_request=longest)

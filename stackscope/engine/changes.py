@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 Changes: TypeAlias = dict[str, tuple[Setting, Setting]]
 By: TypeAlias = Literal["user", "plan", "engine"]
 
-MODEST: Final = 0.25
-"""Of the free memory, what a context may take for requests that may never come."""
 PLACEMENT: Final = ("main_gpu", "split_mode", "tensor_split")
 """Settings that say where the layers of a model go."""
 
@@ -138,10 +136,8 @@ def _built(engine: Engine, config: EngineConfig, model: ModelSummary, old: Backe
     def build(longest: int) -> Backend:
         return Backend(config, old.abort, progress=engine.progress, previous=old, longest_request=longest)
 
-    size = sizing.resolve(config, model, usable_threads=engine.backend.size.threads, longest_request=most)
-    free = available_memory()
-    if free is not None and sizing.memory_estimate(config, size, model) <= MODEST * free:
-        ever = most
+    threads, free = engine.backend.size.threads, available_memory()
+    ever = sizing.longest_with_room(config, model, usable_threads=threads, most=most, longest=ever, free=free)
     try:
         return build(ever)
     except StackscopeError:

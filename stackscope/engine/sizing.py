@@ -24,6 +24,8 @@ DEFAULT_CONTEXT_CAP: Final = 32_768
 DEFAULT_STREAM: Final = 1024
 """Cells of each stream of a split cache that nobody gave a size, while no request is longer."""
 MIN_BATCH: Final = 512
+MODEST: Final = 0.25
+"""Of the free memory, what a context may take for requests that may never come."""
 
 
 class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +130,16 @@ def _stream(per_slot: int, longest: int) -> int:
         return least
     # Requests to come may be somewhat longer than all before them.
     return max(longest, min(longest + longest // 4, per_slot))
+
+
+def longest_with_room(
+    config: EngineConfig, model: ModelSummary, *, usable_threads: int, most: int, longest: int, free: int | None
+) -> int:
+    """Tokens of the longest request that a context is rebuilt for: `most`, all that could be asked for before, where
+    that takes little of the `free` bytes, else the `longest` so far. Raises `ToggleRefusedError`."""
+    size = resolve(config, model, usable_threads=usable_threads, longest_request=most)
+    is_modest = free is not None and memory_estimate(config, size, model) <= MODEST * free
+    return most if is_modest else longest
 
 
 def check_room(config: EngineConfig, size: ContextSize, longest_request: int) -> None:

@@ -61,11 +61,11 @@ def plain() -> dict[int, tuple[int, ...]]:
         engine.close()
 
 
-@pytest.mark.parametrize("modest", [0.0, changes.MODEST])
+@pytest.mark.parametrize("modest", [0.0, sizing.MODEST])
 def test_unified_kv_off_and_on_again_cuts_no_request_short(
     engine: Engine, plain: dict[int, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch, modest: float
 ) -> None:
-    monkeypatch.setattr(changes, "MODEST", modest)
+    monkeypatch.setattr(sizing, "MODEST", modest)
     submit(engine)
     step(engine, 12)
     assert (event := change(engine, unified_kv=False)).kind == "rebuild", event.reason
@@ -164,7 +164,7 @@ def test_requests_to_come_fit_as_well(engine: Engine) -> None:
 def test_the_turns_to_come_of_a_conversation_fit_where_memory_is_scarcer(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MODEST", 0.0)
+    monkeypatch.setattr(sizing, "MODEST", 0.0)
     engine.submit(job(0, LONG[:100], N_TOKENS, ignore_eos=True, conversation=0))
     step(engine, 4)
     change(engine, unified_kv=False)

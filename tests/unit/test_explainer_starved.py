@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,6 +101,25 @@ def test_cores_that_are_free_again_bring_the_recommendations_back() -> None:
     assert found.naming.name != "CPU starvation"
     assert found.ranking is not None
     assert found.ranking.recommended
+
+
+def test_they_come_back_with_the_cores_however_much_the_last_look_cost() -> None:
+    """And not when the next look is due, which takes up to half a minute."""
+    spent = itertools.count(step=20_000_000)
+    machine, explainer = Machine(LOAD), Explainer(rules=Allowances(2), cpu_ns=lambda: next(spent))
+    explainer.write(machine.header)
+    freed_ns, again_ns = None, None
+    for machine.disturbance, seconds in ((CALM, 20), (STARVED, 18), (CALM, 40)):
+        for record in machine.run(seconds):
+            explainer.write(record)
+            found = explainer.explanation(machine.now_ns)
+            if seconds == 40 and found.naming.name != "CPU starvation":
+                assert found.ranking is not None
+                freed_ns = freed_ns or machine.now_ns
+                again_ns = again_ns or (machine.now_ns if found.ranking.doubt is None else None)
+    assert freed_ns is not None
+    assert again_ns is not None
+    assert again_ns - freed_ns < RANKING_NS[0] + NAMING_NS[1]
 
 
 @pytest.mark.parametrize("cost_ns", [0, 10**9])

@@ -220,3 +220,22 @@ def test_a_queue_makes_first_tokens_wait_for_those_before_them() -> None:
     assert at.ttft_ns is not None
     assert at.wait_ns > 0.5 * at.ttft_ns
     assert prediction.ttft.high < 0.6
+
+
+def test_one_slot_decodes_after_its_prompt_where_every_recent_step_had_one() -> None:
+    """With four in flight, decoding shared each step with a prompt; with one, no step with a prompt decodes."""
+    at = recorded(MACHINE, WIDE, Traffic(concurrency=4, prompt=300), 1000)
+    crowded = msgspec.structs.replace(at, rounds=tuple(one for one in at.rounds if one.chunks))
+    assert any(one.decoding for one in crowded.rounds)
+    steps = []
+    for each in (at, crowded):
+        predictor = Predictor(each)
+        one = predictor.evaluate(predictor.state.after({"slots": 1}))
+        assert not isinstance(one, str)
+        assert one.sequences == pytest.approx(1.0)
+        steps.append(one.terms.total)
+    assert steps[1] == pytest.approx(steps[0], rel=0.1)
+    slower = predict(crowded, {"slots": 1})
+    assert slower.tokens is not None
+    assert slower.tokens.value < 1.0
+    assert " 0 ms" not in slower.reason

@@ -61,8 +61,9 @@ class Rules(Protocol):
     def cores(self) -> int | None:
         """Cores that it may use. `None`: not known."""
 
-    def holding(self, longest: int, in_flight: int) -> Rules:
-        """The same, given the tokens, with output, of the longest request so far and of the longest in flight."""
+    def holding(self, built: EngineConfig, *, longest: int, in_flight: int, free: int | None) -> Rules:
+        """The same, given what the context in force was built for; the tokens, with output, of the longest request so
+        far and of the longest in flight; and the bytes of memory that are free. `None`: not known."""
 
     def refusal(self, config: EngineConfig, model: ModelSummary, draft: ModelSummary | None) -> str | None:
         """Why it would not run, as a sentence. `None`: nothing is known against it."""

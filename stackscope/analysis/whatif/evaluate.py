@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from stackscope.analysis.whatif.timer import Timer
     from stackscope.analysis.whatif.working_point import Round, WorkingPoint
 
+    _Made = list[tuple[Round, list[Step]]]
+    """Recorded rounds, each with what it becomes."""
+
 _GRANTED: Final = 0.95
 """Part of the drafts that the token budget must leave for the recorded acceptance to hold."""
 SPLIT_ERROR: Final = 0.3
@@ -166,8 +169,9 @@ def evaluate(timer: Timer, state: State, load: float) -> Evaluation | str:
             return answer
     assert not isinstance(draft, str)
     assert not isinstance(prompt, str)
-    made = [
-        forwards(
+
+    def steps(one: Round) -> list[Step]:
+        return forwards(
             one,
             state.config,
             recorded=point.config,
@@ -176,18 +180,22 @@ def evaluate(timer: Timer, state: State, load: float) -> Evaluation | str:
             prompts=prompt.prompts,
             idle_cells=prompt.idle_cells,
         )
-        for one in point.rounds
-    ]
+
+    made = [(one, steps(one)) for one in point.rounds]
+    if not any(step.decode is not None for _, its in made for step in its):
+        # All recent steps had prompts, and with so few requests none decodes beside one: they decode afterwards.
+        alone = [msgspec.structs.replace(one, chunks=(), chunk_outputs=0) for one in point.rounds if one.decoding]
+        made += [(one, steps(one)) for one in alone]
     granted = _as_granted(draft, made)
     return granted if isinstance(granted, str) else _timed(timer, state, load, granted, prompt, made)
 
 
-def _as_granted(plan: DraftPlan, made: list[list[Step]]) -> DraftPlan | str:
+def _as_granted(plan: DraftPlan, made: _Made) -> DraftPlan | str:
     """The plan, its acceptance that of the drafts which the token budget leaves."""
     drafting = plan.drafting
     if drafting.source == "off" or drafting.is_recorded or plan.curve is None or drafting.mean <= 0.0:
         return plan
-    steps = [step for one in made for step in one if step.decode is not None]
+    steps = [step for _, its in made for step in its if step.decode is not None]
     drafted = sum(step.share * step.decode.drafted for step in steps if step.decode is not None)
     wanted = sum(step.share * step.sequences for step in steps) * drafting.coverage * drafting.mean
     if wanted <= 0.0 or drafted >= _GRANTED * wanted:
@@ -250,12 +258,10 @@ class _Sums:
         return np.array(self._rows[name])
 
 
-def _timed(
-    timer: Timer, state: State, load: float, draft: DraftPlan, prompt: PromptPlan, made: list[list[Step]]
-) -> Evaluation:
+def _timed(timer: Timer, state: State, load: float, draft: DraftPlan, prompt: PromptPlan, made: _Made) -> Evaluation:
     point = timer.point
     sums = _Sums()
-    for one, its in zip(point.rounds, made, strict=True):
+    for one, its in made:
         for step in its:
             sums.take(one, step)
     terms, table = timer.times(state.config, sums.shapes)

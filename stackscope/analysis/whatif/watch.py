@@ -12,7 +12,15 @@ from stackscope.analysis.lives import Life
 from stackscope.analysis.whatif.lookups import Lookups
 from stackscope.analysis.whatif.sampling import sample
 from stackscope.analysis.whatif.working_point import Round, WorkingPoint
-from stackscope.records import ConfigEvent, Header, PrefixShadow, RequestRecord, StepRecord, TrafficEvent
+from stackscope.records import (
+    ConfigEvent,
+    HardwareSample,
+    Header,
+    PrefixShadow,
+    RequestRecord,
+    StepRecord,
+    TrafficEvent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -44,6 +52,9 @@ class Watch:
 
     def _begin(self, header: Header | None) -> None:
         self._standing = Standing(header)
+        self._built = self.config
+        """What the context was made for: live changes leave its size as it is."""
+        self._free_bytes: int | None = None
         self._steps: deque[StepRecord] = deque(maxlen=MOST_STEPS)
         self._requests: deque[Life] = deque(maxlen=MOST_REQUESTS)
         self._shadows: dict[int | None, PrefixShadow] = {}
@@ -82,6 +93,8 @@ class Watch:
                     self._forget(record.at_ns)
             case PrefixShadow():
                 self._add_shadow(record)
+            case HardwareSample():
+                self._free_bytes = record.memory_available_bytes
             case Header():
                 self._begin(record)
             case _:
@@ -109,7 +122,7 @@ class Watch:
         model, draft = standing.model, standing.draft_model
         if rules is not None:
             recent = max((one.prompt_tokens + one.output_tokens for one in self._requests), default=0)
-            rules = rules.holding(self._longest, recent)
+            rules = rules.holding(self._built or config, longest=self._longest, in_flight=recent, free=self._free_bytes)
         memory = None if rules is None or model is None else rules.memory_bytes(config, model, draft)
         waits = [r.admitted_ns - r.arrived_ns for r in self._requests if r.admitted_ns is not None]
         firsts = [r.first_token_ns - r.arrived_ns for r in self._requests if r.first_token_ns is not None]
@@ -151,6 +164,8 @@ class Watch:
         if event.kind == "refused":
             return
         self._standing.change(event)
+        if event.kind == "rebuild":
+            self._built = self.config
         if event.kind == "rebuild" and self._last is not None:
             self._put_back |= {work.request for work in self._last.work}
         if event.changes:
