@@ -246,6 +246,8 @@ async def _exported(app: PosingApp, picture: Picture) -> str:
         await pilot.pause()
         await pilot.press(*picture.keys)
         await pilot.pause()
+        await app.workers.wait_for_complete()  # A comparison takes seconds, and so may what else a key begins.
+        await pilot.pause()
         return app.export_screenshot(simplify=True)
 
 

@@ -30,6 +30,8 @@ OFF: Final = (
 ON: Final = ("BUILD_SHARED_LIBS", "GGML_CUDA", "GGML_CUDA_NO_VMM")
 """Without virtual memory management nothing is linked with the driver's library: a toolkit may lack the stub for it,
 and one that is there may come to be loaded in the driver's place."""
+INCLUDE: Final = Path(__file__).resolve().parents[2] / "scripts" / "setup" / "llama-build.cmake"
+"""What the project's own build gives CMake as well: hosts of GPUs often have AMX, which some compilers get wrong."""
 MEMORY_PER_JOB: Final = 1_200_000_000
 """Bytes that CUDA's compiler needs for the largest file (0.6 GB as measured with CUDA 13.0), twice."""
 CHECK: Final = (sys.executable, "-m", "stackscope.engine.facts")
@@ -117,6 +119,7 @@ def configure(folders: Folders, capability: str, environment: Mapping[str, str])
         *("-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"),
         "-DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON",  # for CUDA's own libraries
         *[f"-D{name}=OFF" for name in OFF],
+        f"-DCMAKE_PROJECT_INCLUDE={INCLUDE}",
     ]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "llama_cpp_python"
 INCLUDE = Path(__file__).resolve().with_name("llama-build.cmake")
+TILE_CONFIG = INCLUDE.with_name("tile-config.h")
 COMPILER_VARIABLES = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CUDACXX", "CUDAARCHS", "CMAKE_GENERATOR")
 BUILD_SECONDS_OF_ONE_CORE = (225, 480)
 """CPU seconds that the compiler needs without a GPU backend, on a fast and on a slow machine: the 2 to 4 minutes on two
@@ -60,7 +61,7 @@ class Library:
         shape = {
             "version": self.version,
             "cmake_args": self.cmake_args,
-            "include": INCLUDE.read_text(),
+            "include": [INCLUDE.read_text(), TILE_CONFIG.read_text()],
             "machine": [platform.system(), platform.machine(), *platform.libc_ver()],
             "instructions": instruction_set(),
             "compiler": {name: os.environ[name] for name in COMPILER_VARIABLES if name in os.environ},

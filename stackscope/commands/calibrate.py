@@ -20,7 +20,7 @@ from stackscope.experiments import protocol
 from stackscope.experiments.calibrate import calibrate as measure
 from stackscope.hardware import ceilings as cache
 from stackscope.hardware.best import with_best
-from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
+from stackscope.hardware.quiet import CALM_SHARE, Neighbours
 from stackscope.launch import with_models
 from stackscope.model.variants import find_variants
 from stackscope.report import ceilings as report
@@ -95,7 +95,7 @@ def _is_wanted(config: EngineConfig) -> bool:
 def is_quiet_now() -> bool:
     """Whether others leave the machine alone for a moment. Where a system does not say, they are taken to."""
     share = Neighbours([]).watch(partial(time.sleep, LOOK_S))
-    return share is None or share < QUIET_SHARE
+    return share is None or share < CALM_SHARE
 
 
 def _measure(config: EngineConfig, budget: protocol.Budget, *, json: bool) -> None:

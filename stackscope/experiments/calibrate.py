@@ -21,7 +21,7 @@ from stackscope.engine.wire import error_of
 from stackscope.experiments import apart, protocol
 from stackscope.experiments.assembly import Occasion, assemble
 from stackscope.hardware import caches, ceilings, host
-from stackscope.hardware.quiet import QUIET_SHARE, Neighbours
+from stackscope.hardware.quiet import CALM_SHARE, Neighbours
 from stackscope.model.files import shown
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def calibrate(
             is_full=budget.is_full,
             duration_ns=time.monotonic_ns() - begun_ns,
             foreign_share=foreign,
-            is_quiet=foreign is not None and foreign < QUIET_SHARE,
+            is_quiet=foreign is not None and foreign < CALM_SHARE,
             cache_bytes=task.cache_bytes,
             draft=None if config.draft_model is None else shown(Path(config.draft_model).name),
         ),

@@ -15,6 +15,10 @@ QUIET_SHARE: Final = 0.03
 """A measurement was quiet when processes that are no part of it, and the hypervisor, took less than this of one CPU's
 time during it. Declared beforehand, and blind to what was measured."""
 
+CALM_SHARE: Final = 0.1
+"""The same for a calibration, whose samples are judged one by one as well: a terminal that shows its progress takes 1
+to 2 % of a CPU, and a desktop more."""
+
 
 class Neighbours:
     """Watches how much CPU time goes to processes that are no part of a measurement."""

@@ -127,7 +127,7 @@ def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
     head = _head("What each change would bring", note if is_long else legend)
     lines: list[Line] = [head]
     if ranking.doubt is not None:
-        lines += wrapped(f"Nothing is recommended: {ranking.doubt}.", room)
+        lines += wrapped(f"Nothing is recommended, for {ranking.doubt}.", room)
     told = sorted([*ranking.recommended, *_others(ranking)][:MOST_CHANGES], key=_worth, reverse=True)
     if told:
         lines.append(_columns(room))

@@ -112,7 +112,7 @@ def kv_attention(evidence: Evidence, slices: Slices) -> Claim:
     if doubt is None and (drawn is None or drawn.low <= 0.0):
         doubt = "the time per cached token cannot be told from zero"
     tokens = evidence.batching.cached
-    per_token = amount / tokens if tokens > 0 else None
+    per_token = amount / tokens if tokens > 0 and amount > 0.0 else None
     forwards = max(1, evidence.forwards)
     rate = _rate(evidence.roofs.kv_bytes, amount)
     return found(

@@ -75,13 +75,21 @@ def sampling(evidence: Evidence, slices: Slices) -> Claim:
         "sampling", kind="need", share=share, doubt=doubt or contradiction(evidence.responses, "sample"),
         claim=f"sampling takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
-            f"{units.duration(per_output)} per output row, {units.number(batching.outputs / forwards)} rows a forward",
-            f"that accounts for {units.percent(accounted)} of it",
+            *_per_output(per_output, batching.outputs / forwards, accounted),
             answer(evidence.responses, "sample"),
         ),
         counterfactual=f"{without(evidence, amount)}: forwards wait for it",
         falsifier="greedy sampling, or fewer output rows, leave the step as it is",
     )  # fmt: skip
+
+
+def _per_output(per_output_ns: float, rows: float, accounted: float) -> tuple[str, ...]:
+    """What an output row takes; noise alone can make that less than nothing."""
+    of_rows = f"{units.number(rows)} rows a forward"
+    if per_output_ns <= 0.0:
+        return (f"what an output row takes cannot be told from zero, {of_rows}",)
+    taken = f"{units.duration(per_output_ns)} per output row, {of_rows}"
+    return (taken, f"that accounts for {units.percent(accounted)} of it")
 
 
 def queueing(evidence: Evidence, slices: Slices) -> Claim:

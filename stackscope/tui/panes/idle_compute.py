@@ -90,7 +90,9 @@ def _hints(snapshot: Snapshot, idle: float) -> tuple[str, ...]:
     if idle < _SPENT:
         return (": little left to spend",)
     dear = break_even_tokens(snapshot)
-    if dear is not None and dear.value >= _DEAR:
+    if dear is None:
+        return ()
+    if dear.value >= _DEAR:
         times = f"{units.number(dear.value)}×"
         return (f", yet drafts make a step {times} as long", f", yet drafts cost {times}")
     return (": room to speculate",) if idle >= _SPARE else ()
