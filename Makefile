@@ -7,7 +7,7 @@ BENCH ?=
 
 # A Python that was named is used as it is; otherwise a newer one on PATH may stand in for one that is too old.
 EXACT := $(if $(filter file,$(origin PYTHON)),,--exact)
-SETUP = command -v $(PYTHON) >/dev/null || { echo "stackscope: $(PYTHON) was not found. Install Python 3.11 or newer." >&2; exit 1; }; $(PYTHON) scripts/setup
+SETUP = $(PYTHON) -c "" 2>/dev/null || { echo "stackscope: $(PYTHON) was not found, or does not run. Install Python 3.11 or newer." >&2; exit 1; }; $(PYTHON) scripts/setup
 
 .DEFAULT_GOAL := help
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from stackscope.experiments.lessons import lengths, searching, speculating
@@ -10,6 +12,9 @@ from stackscope.experiments.limits import Limit
 from stackscope.experiments.state import CellRun
 from stackscope.records import Estimate, Prediction
 from tests.unit.lessons_builders import concluded, data, lesson, stage
+
+if TYPE_CHECKING:
+    from stackscope.experiments.lessons.contracts import Stage
 
 NUMBERS = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12)
 
@@ -330,6 +335,31 @@ def test_a_winner_that_is_as_good_as_the_other_elsewhere_decides_as_well() -> No
     conclusion, text = concluded(12, data(stage(12), _traffic(ON_CODE, near)))
     assert conclusion.holds is False
     assert "nothing is lost by keeping it" in text
+
+
+def _uneven(of: Stage, blocks: dict[str, list[float]]) -> Data:
+    """Of three blocks: the tokens per second of the cells that are named, 50 of the others."""
+    runs = [
+        CellRun(block=n, cell=place, figures={"tokens_per_s": blocks.get(cell.key, [50.0] * 3)[n]}, duration_ns=10**9)
+        for n in range(3)
+        for place, cell in enumerate(of.cells)
+    ]
+    return Data(of.cells, runs)
+
+
+def test_the_winner_is_the_one_with_the_largest_ratio_and_not_the_largest_median() -> None:
+    speeds = {"cache and drafts, long unique prompts": [52.0, 52.0, 30.0], "drafts, long unique prompts": [51.0] * 3}
+    found = _uneven(stage(12), {"cache and drafts, shared code": [90.0, 91.0, 92.0], **speeds})
+    text = concluded(12, found)[1]
+    assert "on long unique prompts drafts (1.02×" in text
+
+
+def test_a_setting_that_may_only_seem_to_win_everywhere_leaves_it_open() -> None:
+    speeds = {"cache and drafts, long unique prompts": [50.0, 90.0, 45.0], "drafts, long unique prompts": [51.0] * 3}
+    found = _uneven(stage(12), {"cache and drafts, shared code": [90.0, 91.0, 92.0], **speeds})
+    conclusion, text = concluded(12, found)
+    assert conclusion.holds is None
+    assert "too wide to say whether another does better" in text
 
 
 @pytest.mark.parametrize("number", NUMBERS)

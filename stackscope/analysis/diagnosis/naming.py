@@ -2,7 +2,8 @@
 
 In this order: what requests wait for, what is lost, what the work needs. Within one kind, a name needs a share of at
 least 35 %, or a lead of ten points, and a finding that is confirmed. A small loss goes before a large need only where
-the need is confirmed: what is not might be a loss itself. None is named before enough forwards have run, and none for
+the need is confirmed: what is not might be a loss itself; and never before a larger share of work that is the engine's
+own, which no model needs. None is named before enough forwards have run, and none for
 wall time while more than a tenth of it is unexplained.
 """
 
@@ -28,6 +29,8 @@ MOST_IDLE: Final = 0.50
 """An engine that has nothing to do for longer than this is limited by nothing."""
 TOGETHER: Final = 0.50
 """Two causes that cannot be told apart are named together if they take this much."""
+OWN_WORK: Final[frozenset[Cause]] = frozenset({"sampling", "host scheduling"})
+"""Needs that no model has by itself: where one takes most, that is what limits, whatever else is lost a little."""
 APART: Final = 0.05
 """Shares that differ by less cannot be told apart: by half of it, if the larger stands alone; by twice as much, if both
 stand. A name that stands may fall short of share and lead by as much."""
@@ -113,6 +116,8 @@ def choose(evidence: Evidence, judged: Judged, standing: Cause | None = None, *,
         return _nothing(_too_much(evidence, judged), is_refusal=True)
     if losses and losses[0].is_confirmed and _dominates(losses, standing):
         loss = losses[0]
+        if (loss.share or 0.0) < LEAST_SHARE and _is_own_work(needs, standing, over=loss):
+            return _named(needs[0])
         doubtful = None if (loss.share or 0.0) >= LEAST_SHARE else _doubtful(judged, loss)
         return _named(loss) if doubtful is None else _likely(doubtful)
     idle = judged.share_of("idle")
@@ -151,6 +156,13 @@ def _dominates(findings: list[Finding], standing: Cause | None) -> bool:
     second = (findings[1].share or 0.0) if len(findings) > 1 else 0.0
     slack = APART if findings[0].cause == standing else 0.0
     return first >= LEAST_SHARE - slack or first - second >= LEAST_LEAD - slack
+
+
+def _is_own_work(needs: list[Finding], standing: Cause | None, *, over: Finding) -> bool:
+    """Whether the largest need is the engine's own work, would be named, and takes more than a loss."""
+    if not needs or needs[0].cause not in OWN_WORK or not needs[0].is_confirmed:
+        return False
+    return (needs[0].share or 0.0) >= max(LEAST_SHARE, over.share or 0.0) and _dominates(needs, standing)
 
 
 def _doubtful(judged: Judged, named: Finding) -> Finding | None:

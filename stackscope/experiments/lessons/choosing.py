@@ -185,27 +185,43 @@ def conclude_traffic(data: Data) -> Conclusion:
     """By what the winner of the one traffic does under the other, beside that one's own winner."""
     if data.n_blocks == 0:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    here, there = (max(SETTINGS, key=lambda one: data.figure(_under(one, kind)) or 0.0) for kind in (CODE, UNIQUE))
+    here, there = (_winner(data, kind) for kind in (CODE, UNIQUE))
     sentences = [f"On {CODE} the winner is {_gained(data, here, CODE)}, on {UNIQUE} {_gained(data, there, UNIQUE)}."]
-    lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE)) if here != there else None
-    if lost is None:
-        holds: bool | None = False
-        sentences.append("One setting wins under both kinds of traffic here; what it brings is another matter.")
+    holds: bool | None
+    if here == there:
+        holds, sentence = _kept(data, here)
     else:
-        taken = (
-            f"Taken along to the {UNIQUE}, {_gained(data, here, UNIQUE)} has {told(lost)} of the tokens/s of {there}"
-        )
-        if is_same(lost, INDEPENDENT):
-            holds = False
-            sentences.append(f"{taken}: to within a few per cent, nothing is lost by keeping it.")
-        elif is_less(lost):
-            holds = True
-            sentences.append(f"{taken}: tuned for the first traffic, it loses under the second.")
-        else:
-            holds = None
-            sentences.append(f"{taken}: the interval holds 1 and is too wide to say whether anything is lost.")
+        holds, sentence = _taken_along(data, here, there)
+    sentences.append(sentence)
     why = _foreseen(data, here)
     return Conclusion(holds=holds, sentences=tuple([*sentences, why] if why else sentences))
+
+
+def _winner(data: Data, kind: str) -> str:
+    best = data.fastest([_under(one, kind) for one in SETTINGS])
+    return next(one for one in SETTINGS if _under(one, kind) == best)
+
+
+def _kept(data: Data, winner: str) -> tuple[bool | None, str]:
+    """Where one setting is ahead under both kinds of traffic: whether another may do better under the second."""
+    others = [data.ratio(_under(winner, UNIQUE), _under(one, UNIQUE)) for one in SETTINGS if one != winner]
+    if all(one is not None and one.log - one.half_width() >= -INDEPENDENT for one in others):
+        return False, "One setting wins under both kinds of traffic here; what it brings is another matter."
+    return None, (
+        f"One setting is ahead under both kinds of traffic here, but on {UNIQUE} the intervals are too wide to say "
+        "whether another does better."
+    )
+
+
+def _taken_along(data: Data, here: str, there: str) -> tuple[bool | None, str]:
+    """What the winner of the first traffic loses under the second."""
+    lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE))
+    taken = f"Taken along to the {UNIQUE}, {_gained(data, here, UNIQUE)} has {told(lost)} of the tokens/s of {there}"
+    if is_same(lost, INDEPENDENT):
+        return False, f"{taken}: to within a few per cent, nothing is lost by keeping it."
+    if is_less(lost):
+        return True, f"{taken}: tuned for the first traffic, it loses under the second."
+    return None, f"{taken}: the interval holds 1 and is too wide to say whether anything is lost."
 
 
 def _gained(data: Data, setting: str, kind: str) -> str:

@@ -93,15 +93,11 @@ def _axes(data: Data) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(one for one, _ in pairs)), list(dict.fromkeys(one for _, one in pairs))
 
 
-def _fastest(data: Data, keys: list[str]) -> str:
-    return max(keys, key=lambda key: data.figure(key) or 0.0)
-
-
 def intuition(data: Data) -> str:
     """The best weights, drafts being off, with the best drafts, weights being those of the first configuration."""
     weights, drafts = _axes(data)
-    best_weights = _split(_fastest(data, [f"{one}, {drafts[0]}" for one in weights]))[0]
-    best_drafts = _split(_fastest(data, [f"{weights[0]}, {one}" for one in drafts]))[1]
+    best_weights = _split(data.fastest([f"{one}, {drafts[0]}" for one in weights]))[0]
+    best_drafts = _split(data.fastest([f"{weights[0]}, {one}" for one in drafts]))[1]
     return f"{best_weights}, {best_drafts}"
 
 
@@ -116,7 +112,7 @@ def hurting(data: Data) -> list[Hurting]:
         gains = [data.ratio(key) for key in alone]
         if any(gain is None or gain.log <= 0 or not gain.is_from_one(confidence) for gain in gains):
             continue
-        over_best = data.ratio(f"{one}, {other}", _fastest(data, list(alone)))
+        over_best = data.ratio(f"{one}, {other}", data.fastest(list(alone)))
         if over_best is not None and over_best.log < 0 and over_best.is_from_one(confidence):
             found.append(Hurting(one, other, over_best))
     return sorted(found, key=lambda pair: pair.over_best.log)
@@ -135,7 +131,7 @@ def conclude_search(data: Data) -> Conclusion:
     """By the best configuration beside what one would have put together, and beside what the search chose."""
     if data.n_blocks == 0:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    best, guessed = _fastest(data, list(data.cells)), intuition(data)
+    best, guessed = data.fastest(list(data.cells)), intuition(data)
     pairs = hurting(data)
     sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}."]
     over = None if best == guessed else data.ratio(best, guessed)
