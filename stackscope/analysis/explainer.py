@@ -16,7 +16,7 @@ import msgspec
 from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
-from stackscope.analysis.diagnosis.naming import LEAST_SHARE, Naming
+from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, LEAST_SHARE, Naming
 from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
@@ -233,6 +233,10 @@ class Explainer:
         began_ns = self._cpu_ns()
         self._name(at_ns)
         self._name_from_ns = at_ns + _stays(self._cpu_ns() - began_ns, NAMING_SHARE, NAMING_NS)
+        evidence = self._follower.evidence
+        if evidence is not None and evidence.forwards < LEAST_FORWARDS:
+            # That there are too few, 4 of 8, is not true for long.
+            self._name_from_ns = at_ns + NAMING_NS[0]
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""

@@ -157,6 +157,11 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.covered} of {units.counted(self.n, 'interval')} held{few}."
         )
 
+    @property
+    def told(self) -> str:
+        """The score in words, or why there is none."""
+        return self.sentence if self.why_none is None else f"None was scored: {self.why_none}."
+
 
 def score_of(outcomes: Iterable[Outcome]) -> Score:
     """The score of changes."""

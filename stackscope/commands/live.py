@@ -62,6 +62,8 @@ def _take_leave(tally: Tally, runner: Runner) -> None:
         requests = f"{units.counted(runner.n_served, 'request')} served"
         began = "Ran" if runner.n_sessions == 1 else f"The last of {runner.n_sessions} sessions ran"
         print(f"{began} for {units.duration(wall_ns)}: {units.counted(tally.n_tokens, 'token')}, {rate}, {requests}.")
+    if tally.score is not None:
+        print(tally.score)
     for failure in runner.failures.told():
         print(failure)
     for path in runner.recordings:

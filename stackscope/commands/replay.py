@@ -28,9 +28,10 @@ def replay(path: Path, options: RunOptions) -> int:
 def _summarise(path: Path, options: RunOptions, why: str) -> int:
     """Print what `run` printed at the end of it, and `why` there is no screen."""
     from stackscope.analysis.explainer import Explainer, unhurried
+    from stackscope.analysis.scorecard import score_session
     from stackscope.analysis.summary import RunSummary
     from stackscope.engine.allowances import Allowances
-    from stackscope.records import StepRecord
+    from stackscope.records import Prediction, StepRecord
     from stackscope.report import output
     from stackscope.report.text import RunReport, summary
     from stackscope.session.reader import SessionReader
@@ -39,12 +40,13 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
     print(f"stackscope: no live screen, because {why}; this is the summary.", file=sys.stderr)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
-    last_ns = 0
+    last_ns, has_predictions = 0, False
     for record in reader:
         run.write(record)
         explainer.write(record)
         if isinstance(record, StepRecord):
             last_ns = record.end_ns
+        has_predictions = has_predictions or isinstance(record, Prediction)
     report = RunReport(
         result=run.result(),
         header=reader.header,
@@ -52,6 +54,7 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
         recording=path,
         notes=tuple(told for told in (reader.truncated, reader.left_out) if told is not None),
         explanation=explainer.final(last_ns),
+        score=score_session(SessionReader(path)).told if has_predictions else None,
     )
     output.show(partial(summary, report))
     return 0

@@ -66,6 +66,8 @@ class RunReport:
     notes: tuple[str, ...] = ()
     explanation: Explanation | None = None
     """`None`: nobody explained."""
+    score: str | None = None
+    """How the predictions of its changes did, as a sentence. `None`: none was made."""
 
 
 def summary(report: RunReport, width: int) -> Text:
@@ -79,6 +81,7 @@ def summary(report: RunReport, width: int) -> Text:
         blocks += [_latencies(result, width), epochs(result, width), _details(result, width)]
         blocks += [_phases(result, width), _costs(result, width)]
         blocks.append([] if report.explanation is None else explained.lines(report.explanation, width))
+        blocks.append([] if report.score is None else [row("predictions", [report.score], width)])
     blocks.append([row("note", [note], width, style="yellow") for note in _notes(report)])
     if report.recording is not None:
         blocks.append([row("recording", [str(report.recording)], width)])

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from stackscope.analysis.whatif.predict import Predictor, predict
+from stackscope.analysis.whatif.ranking import rank
 from stackscope.analysis.whatif.watch import Watch
 from tests.unit.whatif_engine import Engine, Traffic, header, recorded, truth
 from tests.unit.whatif_machine import CONFIG, FOUR_BITS, Machine, pricing
@@ -239,3 +240,19 @@ def test_one_slot_decodes_after_its_prompt_where_every_recent_step_had_one() -> 
     assert slower.tokens is not None
     assert slower.tokens.value < 1.0
     assert " 0 ms" not in slower.reason
+
+
+def test_an_open_loop_has_no_more_in_flight_than_there_are_slots() -> None:
+    at = msgspec.structs.replace(point(4), concurrency=None, rate=2.0, slots_busy=1.3, idle_share=0.5)
+    predictor = Predictor(at)
+    one = predictor.evaluate(predictor.state.after({"slots": 1}))
+    assert not isinstance(one, str)
+    assert one.sequences <= 1.0
+
+
+def test_sooner_tokens_are_not_recommended_where_nobody_knows_how_late_the_first_one_comes() -> None:
+    at = msgspec.structs.replace(point(4), concurrency=None, rate=2.0, slots_busy=2.0, idle_share=0.2)
+    ranking = rank(Predictor(msgspec.structs.replace(at, wait_ns=None, ttft_ns=None)))
+    by_gap = [one for one in ranking.singles if one.gain is not None and one.gain is not one.prediction.tokens]
+    assert by_gap
+    assert not any(one.is_recommended for one in by_gap if one.prediction.ttft is None)

@@ -113,7 +113,10 @@ def _cost_of_rounds(speculation: Speculation) -> str:
 
 
 def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
-    """Obtaining drafts takes the time, though they are accepted; it may lose what verification wins."""
+    """Obtaining drafts takes the time, though they are accepted; it may lose what verification wins.
+
+    Where it loses, its share is all that is lost, the rows of verification included, and at least its own phase.
+    """
     speculation = evidence.speculation
     if speculation is None:
         return rejected("draft overhead", "nothing was drafted")
@@ -137,8 +140,13 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
     verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing"
     return found(
         "draft overhead", kind="loss" if is_loss else "need", share=share, doubt=doubt,
-        claim=f"obtaining drafts takes {per_step(evidence, amount)}, {units.percent(share)} of the time"
-        + ("" if what is None else f"; speculation {verb}")
+        claim=(
+            f"speculation loses {units.percent(share)} of the time by what its rounds cost: "
+            f"{units.number(tokens)} tokens per forward, {units.number(needed)} needed to break even"
+            if got > evidence.times.draft
+            else f"obtaining drafts takes {per_step(evidence, amount)}, {units.percent(share)} of the time"
+            + ("" if what is None else f"; speculation {verb}")
+        )
         + ("" if long is None else f"; {long}"),
         evidence=(
             f"drafting takes {units.duration(drafting)} of a step; {units.duration(per_token)} per drafted token"

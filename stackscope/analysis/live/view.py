@@ -94,7 +94,7 @@ class LiveView:
         self._latencies = Latencies(self._limits)
         self._verdicts = Verdicts()
         self._verdict: tuple[tuple[State, bool], Verdict] | None = None
-        """As it was last put in words, and in which state. `None`: a bin was completed since."""
+        """As it was last put in words, and in which state. `None`: a bin was completed since, or more is known."""
         self._explanation: Explanation | None = None
         self._looked_ns = 0
         self._effects = Effects()
@@ -354,6 +354,8 @@ class LiveView:
             return None
         look = self.explainer.explanation if is_shown else self.explainer.follow
         before, self._explanation = self._explanation, look(now_ns)
+        if before is not None and _tells_more(before, self._explanation):
+            self._verdict = None  # Where time stands still, no bin would ever do it.
         change = self._explanation.naming.change
         if change is not None and (before is None or before.naming.change != change):
             self._events.add_verdict(change)
@@ -387,6 +389,11 @@ class LiveView:
         if self._explanation is not None and self._explanation.terms:
             return explained.verdict(self._explanation)
         return self._verdicts.verdict(named, is_over=state in ("finished", "dead"))
+
+
+def _tells_more(before: Explanation, after: Explanation) -> bool:
+    """Something was named or predicted anew."""
+    return before.naming is not after.naming or before.ranking is not after.ranking
 
 
 def _is_settling(event: Event) -> bool:

@@ -125,7 +125,7 @@ def acceptance(predictor: Predictor, drafting: State) -> tuple[BreakEven, BreakE
     needed = _within(estimate(wanted), 1.0, float("inf"))
     has = float(on.tokens[0])
     name = f"drafts of {length} by {plans.SOURCES.get(source, source)}"
-    per_round = _drafted(on)
+    per_round = _drafted(predictor, on)
     tokens = _tokens_needed(name, source, needed, has, per_round)
     if per_round is None:
         why = "How many tokens are drafted per round is not known."
@@ -165,12 +165,13 @@ def _says_nothing(one: Estimate, least: float, most: float) -> bool:
     return most > least and min(one.high, most) - max(one.low, least) >= NEARLY_ALL * (most - least)
 
 
-def _drafted(one: Evaluation) -> float | None:
-    """Tokens drafted per round of a sequence."""
+def _drafted(predictor: Predictor, one: Evaluation) -> float | None:
+    """Tokens drafted per round of a sequence: of drafts in force, those of the steps whose tokens were counted, and not
+    of the few that are timed for them."""
     drafting = one.draft.drafting
     if not drafting.is_recorded:
         return drafting.coverage * drafting.mean or None
-    return one.drafted_per_round or None
+    return predictor.point.drafted_per_round or one.drafted_per_round or None
 
 
 def batch(predictor: Predictor, drafting: State) -> BreakEven:

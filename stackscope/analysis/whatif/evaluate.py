@@ -155,8 +155,11 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         return few, (rounds - few * self.mixed.pairs) / self.plain.pairs
 
 
-def evaluate(timer: Timer, state: State, load: float) -> Evaluation | str:
-    """The work of a working point under a configuration and so many times the requests in flight; or why not."""
+def evaluate(timer: Timer, state: State, load: float, *, slots: int | None = None) -> Evaluation | str:
+    """The work of a working point under a configuration and so many times the requests in flight; or why not.
+
+    `slots`: what no round can have more of; `None`: the load is taken as it is.
+    """
     point = timer.point
     why = plans.not_modelled(point, state.config)
     if why is not None:
@@ -179,6 +182,7 @@ def evaluate(timer: Timer, state: State, load: float) -> Evaluation | str:
             drafting=draft.drafting,
             prompts=prompt.prompts,
             idle_cells=prompt.idle_cells,
+            slots=slots,
         )
 
     made = [(one, steps(one)) for one in point.rounds]

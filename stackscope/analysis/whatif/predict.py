@@ -183,8 +183,8 @@ class Predictor:
             return base
         offered = state.rate / self.state.rate if state.rate and self.state.rate else 1.0
         most = self._full_load(state)
-        load = min(offered, most)
-        now = evaluate(self.timer, state, load)
+        load, slots = min(offered, most), state.config.slots
+        now = evaluate(self.timer, state, load, slots=slots)
         for _ in range(_ROUNDS_OF_LOAD):
             if isinstance(now, str) or base.gap_ns[0] <= 0.0 or now.gap_ns[0] <= 0.0:
                 return now
@@ -193,7 +193,7 @@ class Predictor:
             if abs(wanted - load) < 0.02 * load:
                 return now
             load = wanted
-            now = evaluate(self.timer, state, load)
+            now = evaluate(self.timer, state, load, slots=slots)
         return now
 
     def _full_load(self, state: State) -> float:

@@ -44,7 +44,8 @@ class Ranked(msgspec.Struct, frozen=True):
     label: str
     """The change in a few words."""
     is_doubtful: bool = False
-    """What it was predicted from is not to be trusted that far: see `Ranking.doubt`."""
+    """What it was predicted from is not to be trusted that far (see `Ranking.doubt`), or it is ranked by how soon
+    tokens follow each other, and nobody knows what becomes of the first."""
 
     @property
     def is_recommended(self) -> bool:
@@ -196,7 +197,9 @@ def _in_parts(
 def _ranked(predictor: Predictor, candidate: Candidate, at_ns: int, *, is_doubtful: bool = False) -> Ranked:
     prediction = predictor.predict(candidate.changes, at_ns)
     gain, label = _gain(predictor, prediction), wording.label(predictor.point, candidate.changes)
-    return Ranked(candidate, prediction, gain, label, is_doubtful)
+    # Tokens may come sooner one after the other because requests wait for their first one in a queue.
+    is_blind = gain is not None and gain is not prediction.tokens and prediction.ttft is None
+    return Ranked(candidate, prediction, gain, label, is_doubtful or is_blind)
 
 
 def _gain(predictor: Predictor, prediction: Prediction) -> Estimate | None:

@@ -116,7 +116,7 @@ def _round(middle: StepRecord, part: list[StepRecord], prompts: dict[int, _Promp
 
 def _sums(steps: Sequence[StepRecord], block_tokens: int) -> dict[str, Any]:
     busy = idle = busy_slots = queue = tokens = decode_tokens = pairs = computed = found = 0
-    verified = whole = resident = 0
+    verified = whole = resident = drafted = 0
     gap_ns = 0
     last_n, last_ns = -1, 0
     for step in steps:
@@ -138,12 +138,14 @@ def _sums(steps: Sequence[StepRecord], block_tokens: int) -> dict[str, Any]:
             pairs += 1
             decode_tokens += work.emitted
             gap_ns += duration
+            drafted += work.drafted
             if work.drafted > 0:
                 verified += 1
                 whole += work.accepted >= work.drafted
     wall = busy + idle
     return {
         "tokens_per_round": decode_tokens / pairs if pairs > 0 else None,
+        "drafted_per_round": drafted / pairs if pairs > 0 else None,
         "full_share": whole / verified if verified > 0 else 0.0,
         "n_steps": len(steps),
         "wall_ns": wall,

@@ -84,16 +84,17 @@ def forwards(
     drafting: Drafting,
     prompts: Prompts,
     idle_cells: int | None,
+    slots: int | None = None,
 ) -> list[Step]:
     """A recorded round under `config`, as a mixture whose shares sum to 1.
 
-    `load`: requests in flight relative to the recorded ones. `idle_cells`: KV cells of cached prefixes that nobody
-    uses; `None` leaves them as they are.
+    `load`: requests in flight relative to the recorded ones, no more than `slots` in any round. `idle_cells`: KV cells
+    of cached prefixes that nobody uses; `None` leaves them as they are.
     """
     making = _Making(one, config, recorded, drafting, idle_cells)
     steps = []
     chunks, groups = together(one.chunks, load)
-    for count_share, sequences in batches(one, load, len(chunks), config.token_budget):
+    for count_share, sequences in batches(one, load, len(chunks), config.token_budget, slots):
         spare = config.token_budget - len(sequences)
         if chunks:
             spare -= min(max(1, config.token_budget // PREFILL_SHARE), sum([chunk.new for chunk in chunks]))
@@ -119,14 +120,17 @@ def together(chunks: tuple[Chunk, ...], load: float) -> tuple[tuple[Chunk, ...],
     return chosen, sum([chunk.new for chunk in chunks]) / sum([chunk.new for chunk in chosen])
 
 
-def batches(one: Round, load: float, prompts: int, token_budget: int) -> list[tuple[float, tuple[Decoding, ...]]]:
+def batches(
+    one: Round, load: float, prompts: int, token_budget: int, slots: int | None = None
+) -> list[tuple[float, tuple[Decoding, ...]]]:
     """The sequences that decode together when `load` times as many requests are in flight, as a mixture.
 
-    `prompts` of them prefill, and do not decode.
+    `prompts` of them prefill, and do not decode. `slots` hold no more of both; `None`: as many as there are.
     """
     if load == 1.0:
         return [(1.0, one.decoding[:token_budget])]
-    wanted = min(max(one.requests * load - prompts, 0.0), float(token_budget))
+    in_flight = one.requests * load if slots is None else min(one.requests * load, float(slots))
+    wanted = min(max(in_flight - prompts, 0.0), float(token_budget))
     low = math.floor(wanted + 1e-9)
     part = max(wanted - low, 0.0)
     options = [(1.0 - part, low), (part, low + 1)]

@@ -66,6 +66,8 @@ class WorkingPoint(msgspec.Struct, frozen=True, kw_only=True):
     rounds: tuple[Round, ...] = ()
     tokens_per_round: float | None = None
     """A: tokens of a decoding sequence per forward that it is in. `None`: nothing decoded."""
+    drafted_per_round: float | None = None
+    """Tokens drafted for such a sequence, of the same steps."""
     full_share: float = 0.0
     """Of the drafts that were verified, those accepted whole."""
     n_steps: int = 0

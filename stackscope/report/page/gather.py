@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.analysis.live.sums import Sums
     from stackscope.analysis.metrics.base import ServiceLimits
     from stackscope.records import AnyRecord, Header
@@ -72,6 +73,8 @@ class SessionFigures:
     """By epoch, in order. Empty: no step, or the source does not know phases."""
     events: tuple[Event, ...]
     """The last changes, loads, marks and refusals, oldest first, with what they did."""
+    score: str | None
+    """How the predictions of these did. `None`: none was made."""
     truncated: str | None
     """Why it ended early. `None`: it did not."""
     left_out: str | None
@@ -154,6 +157,12 @@ def _anatomy(epoch: int, sums: Sums) -> Anatomy:
     return Anatomy(epoch=epoch, steps=round(sums.steps), parts_ns=tuple([spent / sums.steps for spent in sums.parts]))
 
 
+def _score(snapshot: Snapshot) -> str | None:
+    score = snapshot.score
+    is_made = score is not None and any(one.predicted is not None for one in score.outcomes)
+    return score.told if score is not None and is_made else None
+
+
 def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
     """Read a session once, in bounded memory."""
     found = _Gathering(reader.header, limits)
@@ -177,6 +186,7 @@ def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
         curves={tag: values.curve() for tag, values in found.curves.items()},
         anatomy=found.anatomy(),
         events=tuple(reversed(snapshot.events)),
+        score=_score(snapshot),
         truncated=reader.truncated,
         left_out=reader.left_out,
     )

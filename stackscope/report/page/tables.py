@@ -195,6 +195,8 @@ def happened(session: SessionFigures) -> Table | None:
         "Ratios are of tokens per second, from comparable stretches before and after. An interval without 1 in it tells"
         " a change from none. The last 50 events are kept."
     )
+    if session.score is not None:
+        note = f"{note} {session.score}"
     if any(event.predicted is not None for event in events):
         head.insert(4, "predicted [90 %]")
         for row, event in zip(rows, events, strict=True):
