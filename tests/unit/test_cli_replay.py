@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,8 +19,6 @@ from tests.explained_story import STORY
 from tests.unit.report_sessions import header, request, steps
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stackscope.report.text import RunReport
 
 
@@ -91,3 +90,9 @@ def test_advice_on_threads_goes_by_the_cores_of_the_machine_that_recorded(tmp_pa
         ranking = gather(SessionReader(recording), ServiceLimits()).explanation.ranking
         assert ranking is not None
         assert any("threads" in one.prediction.changes for one in ranking.singles) is is_advised
+
+
+def test_predictions_of_changes_are_scored_and_without_changes_there_is_nothing_to_score(recording: Path) -> None:
+    story = Path(__file__).parents[2] / "profiles" / "story.jsonl.zst"
+    assert "4 predictions scored:" in replayed(story)[1]
+    assert "\npredictions " not in replayed(recording)[1]

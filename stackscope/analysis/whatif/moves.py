@@ -27,6 +27,8 @@ NAMES: Final[Mapping[str, str]] = {
 }
 SMALL: Final = 0.02
 """Share of a step that a term must change by to be told."""
+NOTICED: Final = 0.01
+"""A gain of the whole work (of ln) from which on it is not said that hardly anything changes."""
 _NOTHING: Final = 1e-3
 """A loss smaller than this (of ln) is none."""
 
@@ -82,27 +84,27 @@ def falls(move: Move) -> dict[str, float]:
     return {name: was[name] - becomes[name] for name in was}
 
 
-def largest_moves(move: Move, terms: tuple[str, ...]) -> tuple[str | None, str | None]:
+def largest_moves(move: Move, terms: tuple[str, ...], small: float = SMALL) -> tuple[str | None, str | None]:
     """Of some terms and `prefill`, the one that makes most of the gain or loss, and the one that makes most against it.
 
-    `None`: none does, or hardly.
+    `None`: none does, or hardly: by less than a `small` share of a step.
     """
     all_falls = falls(move)
-    told = {name: all_falls[name] for name in (*terms, "prefill") if _is_told(move, name)}
+    told = {name: all_falls[name] for name in (*terms, "prefill") if _is_told(move, name, small)}
     way = 1.0 if sum(told.values()) > 0.0 else -1.0
     for_it = {name: fall * way for name, fall in told.items() if fall * way > 0.0}
     against = {name: -fall * way for name, fall in told.items() if fall * way <= 0.0}
     return max(for_it, key=for_it.__getitem__, default=None), max(against, key=against.__getitem__, default=None)
 
 
-def _is_told(move: Move, term: str) -> bool:
+def _is_told(move: Move, term: str, small: float) -> bool:
     """Whether a term changes by enough: of a step; and what prompts add, of the whole work."""
     before, after = move
     if term == "prefill":
         change = abs(float(after.prefill_ns[0] - before.prefill_ns[0]))
-        return before.whole_tokens > 0.0 and change > SMALL * float(before.total_ns[0])
+        return before.whole_tokens > 0.0 and change > small * float(before.total_ns[0])
     change = abs(float(getattr(after.terms, term)) - float(getattr(before.terms, term)))
-    return change > SMALL * max(before.terms.total, 1e-9)
+    return change > small * max(before.terms.total, 1e-9)
 
 
 def becomes(move: Move, term: str, s: str) -> str:

@@ -225,6 +225,8 @@ class _Telling:
         after = {name: self._changes[name][1] for name in sorted(names)}
         subject, is_plural, terms = _subject(self._point, after)
         term, other = moves.largest_moves(move, terms)
+        if term is None and abs(move.gain) >= moves.NOTICED:
+            term, other = moves.largest_moves(move, TERMS, small=0.0)  # Little of each adds up.
         # With other changes beside it, that term may be what one of those is told by.
         return _Effect(names, subject, is_plural, term, other if len(self._parts) == 1 else None, move)
 
