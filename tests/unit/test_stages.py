@@ -51,10 +51,10 @@ SECOND = 10**9
 
 def test_all_are_measured_before_any_is_repeated() -> None:
     clock = Clock()
-    made = [Made(clock, 1, SECOND // 5), Made(clock, 2, SECOND // 4), Made(clock, 4, SECOND // 2)]
-    log, said = curves(clock, made, 2.5)
+    made = [Made(clock, 1, 2 * SECOND // 5), Made(clock, 2, SECOND // 2), Made(clock, 4, SECOND)]
+    log, said = curves(clock, made, 5.0)
     assert said[:3] == ["forward of 1", "forward of 2", "forward of 4"]
-    # 0.95 s for a round: two of them fit, and what is left takes the two cheap ones once more.
+    # 1.9 s for a round: two of them fit, and what is left takes the two cheap ones once more.
     assert counts(log) == {1: 3, 2: 3, 4: 2}
     assert clock.ns <= 2.5 * SECOND
 
@@ -127,13 +127,13 @@ def test_rounds_are_far_apart_and_take_a_share_of_the_time() -> None:
     sampler = Sampler(clock)
     rounds = Rounds(sampler, log)
     rounds.maybe()  # There is nothing yet.
-    made = [Made(clock, 1, SECOND // 10, "read"), Made(clock, 512, SECOND // 5, "product")]
+    made = [Made(clock, 1, 2 * SECOND // 5, "read"), Made(clock, 512, 4 * SECOND // 5, "product")]
     for each in made:
         begun_ns = clock.ns
         log.add(each.item, sampler.first(each.run))
         rounds.join(each, clock.ns - begun_ns)
     for n_rounds in (1, 2):
-        clock.ns += round(PAUSE * 0.3 * SECOND) - 1
+        clock.ns += round(PAUSE * 1.2 * SECOND) - 1
         rounds.maybe()
         assert [each.n_runs for each in made] == [n_rounds, n_rounds]
         clock.ns += 1
