@@ -56,7 +56,7 @@ def test_all_are_measured_before_any_is_repeated() -> None:
     assert said[:3] == ["forward of 1", "forward of 2", "forward of 4"]
     # 1.9 s for a round: two of them fit, and what is left takes the two cheap ones once more.
     assert counts(log) == {1: 3, 2: 3, 4: 2}
-    assert clock.ns <= 2.5 * SECOND
+    assert clock.ns <= 5.0 * SECOND
 
 
 def test_what_would_take_too_long_is_left_out_with_its_reason() -> None:
