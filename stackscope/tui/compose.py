@@ -155,6 +155,29 @@ def shortened(line: Line, room: int, ellipsis: str) -> Line:
     return (*kept, Span(ellipsis, kept[-1].style if kept else "label")) if room > 0 else ()
 
 
+def folded(line: Line, room: int, n_lines: int, ellipsis: str) -> tuple[Line, ...]:
+    """The line on as many lines as it takes, at most `n_lines`; an ellipsis ends the last where more would follow."""
+    lines: list[Line] = []
+    words = [Span(word, span.style) for span in line for word in _WORDS.findall(span.text)]
+    while words and len(lines) < n_lines - 1 and sum(cells(word.text) for word in words) > room:
+        n = used = 0
+        while n < len(words) and used + cells(words[n].text.rstrip()) <= room:
+            used += cells(words[n].text)
+            n += 1
+        whole = n
+        while n and (not words[n - 1].text.strip() or words[n - 1].text.strip()[-1] in _UNFINISHED):
+            n -= 1
+        n = n or whole
+        if not n:  # A word longer than a line.
+            break
+        last = words[n - 1]
+        lines.append((*words[: n - 1], Span(last.text.rstrip(), last.style)))
+        words = words[n:]
+        while words and not words[0].text.strip():
+            del words[0]
+    return (*lines, shortened(tuple(words), room, ellipsis)) if words else tuple(lines)
+
+
 def sentence(variants: Sequence[str], room: int, style: str = "label") -> Line:
     """The first wording that fits, from the fullest to the shortest; nothing where none does."""
     return next((said(text, style) for text in variants if cells(text) <= room), ())

@@ -53,14 +53,17 @@ def spelled(name: str, setting: Setting) -> str:
     return SPECULATIONS.get(setting, printable(setting)) if name == "speculation" else printable(setting)
 
 
-def changed(changes: Mapping[str, tuple[Setting, Setting]], look: Look) -> str:
-    """What was changed, most important first: `speculation off → draft model, draft length 3 → 5`."""
+def changed(changes: Mapping[str, tuple[Setting, Setting]], look: Look, *, is_short: bool = False) -> str:
+    """What was changed, most important first: `speculation off → draft model, draft length 3 → 5`.
+
+    `is_short`: without what was in force before.
+    """
     told = {name: pair for name, pair in changes.items() if name not in FOLLOWERS} or dict(changes)
     if "kv_type_k" in told and told.get("kv_type_v") == told["kv_type_k"]:
         del told["kv_type_v"]
         told = {"KV cache" if name == "kv_type_k" else name: pair for name, pair in told.items()}
     return ", ".join(
-        f"{called(name)} {spelled(name, before)} {look.arrow} {spelled(name, after)}"
+        f"{called(name)} {'' if is_short else f'{spelled(name, before)} '}{look.arrow} {spelled(name, after)}"
         for name, (before, after) in told.items()
     )
 

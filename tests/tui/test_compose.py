@@ -13,6 +13,7 @@ from stackscope.tui.compose import (
     figure,
     flow,
     flowed,
+    folded,
     quantity,
     said,
     sentence,
@@ -226,3 +227,17 @@ def test_a_scale_is_made_for_what_is_shown() -> None:
         reach = [point.tokens_per_s for point in recent(long, room) if point.tokens_per_s is not None]
         assert min(reach) <= min(shown)
         assert min(reach) >= 600 - 120 - 120 / room
+
+
+@given(text=TEXT, room=st.integers(1, 60), n_lines=st.integers(1, 5))
+def test_a_folded_line_keeps_within_its_lines_and_loses_nothing_unsaid(text: str, room: int, n_lines: int) -> None:
+    lines = folded((Span(printable(text), "label"),), room, n_lines, "…")
+    assert len(lines) <= n_lines
+    assert all(width(line) <= room for line in lines)
+    told = " ".join(map(plain, lines))
+    assert "…" in told or told.split() == printable(text).split()
+
+
+def test_a_folded_line_parts_no_number_from_what_it_counts() -> None:
+    lines = folded((*said("only 12 ms of "), Span("it → q8_0", "value")), 6, 9, "…")
+    assert [plain(line) for line in lines] == ["only", "12 ms", "of it", "→ q8_0"]

@@ -15,7 +15,7 @@ from stackscope.tui.panes import PANES
 from stackscope.tui.panes.events import latest
 from tests.tui.figures import SECOND, ratio
 from tests.tui.sessions import running
-from tests.tui.test_panes_words import words
+from tests.tui.test_panes_words import shown, words
 
 
 def test_a_measurement_that_the_score_counts_as_held_is_as_predicted() -> None:
@@ -86,8 +86,41 @@ def test_what_came_of_the_last_change_is_on_the_line_of_a_small_terminal() -> No
     for told, event in shown.items():
         line = plain(latest(msgspec.structs.replace(running(), events=(event,)), 78, chosen()))
         assert told in line
-        assert line.startswith(" 1:00  speculation n-gram")
+        assert line.startswith((" 1:00  speculation → draft model", " 1:00  speculation n-gram → draft model"))
         assert len(line) == 78
+
+
+REASON = "only 1.01 s of the configuration before it could be measured, and that takes at least 2 s"
+
+
+def test_what_a_rebuild_took_has_the_cells_that_a_reason_does_not_need_first() -> None:
+    cache = story(state="not comparable", why=REASON)
+    cache = msgspec.structs.replace(cache, changes={"kv_type_k": ("f16", "q8_0"), "kv_type_v": ("f16", "q8_0")})
+    text = words("events", msgspec.structs.replace(running(), events=(cache,)), 118, 2)
+    assert "KV cache f16 → q8_0 rebuilt in 93.4 ms" in text
+
+
+def test_a_reason_leaves_the_new_value_and_the_prediction_and_goes_on_below() -> None:
+    changes = {"flash_attention": (True, False), "kv_type_k": ("q8_0", "f16"), "kv_type_v": ("q8_0", "f16")}
+    event = msgspec.structs.replace(story(state="not comparable", why=REASON), changes=changes)
+    snapshot = msgspec.structs.replace(running(), events=(event,))
+    for room in (60, 78, 98, 118, 198):
+        lines = shown("events", snapshot, room, 9)
+        text = " ".join(" ".join(line[:48] for line in lines.splitlines()).split())
+        text = text if room > 100 else " ".join(lines.split())
+        assert "on → off, KV cache" in text, room
+        assert "-1.0 % [-2.0, 1.0]" in lines, room
+        assert "…" not in lines, room
+    full = (event, *marks(8))
+    assert "…" in shown("events", msgspec.structs.replace(running(), events=full), 118, 9), "no event gives way"
+    assert "number 1" in shown("events", msgspec.structs.replace(running(), events=full), 118, 10)
+
+
+def test_what_is_in_force_since_is_told_before_what_was_in_force() -> None:
+    event = story(state="measured", tokens=ratio(2.81, 1.51, 5.23))
+    assert "speculation → draft model, KV cache → q8_0" in words(
+        "events", msgspec.structs.replace(running(), events=(event,)), 102, 2
+    )
 
 
 def test_a_new_verdict_does_not_hide_what_a_change_did() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from stackscope import units
-from stackscope.tui.compose import GAP, apart, flow, quantity, said, shortened, wrapped
+from stackscope.tui.compose import GAP, apart, folded, quantity, said, shortened, wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable, spelled, width
 from stackscope.tui.pane import Context, Drawn, Pane, PaneHelp, Size
 from stackscope.tui.wording import awaited, changed, has_begun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stackscope.analysis.live.snapshot import Event, Ratio, Snapshot
     from stackscope.tui.look import Look
@@ -24,14 +25,14 @@ _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
 """Cells for what was changed, below which the rest has no columns."""
+_LEAST_RESULT: Final = 40
+"""Cells for what came of it where that is words: of a reason, its beginning."""
 _LEAST_WHY: Final = 24
 """Cells, of which fewer are too few for the beginning of a reason."""
 _LEAST_HEAD: Final = 40
 """Cells for a change on a single line, which a result may take from it beyond."""
 _ROOMY: Final = 8
 """Rows from which on changes of the verdict stand among the events."""
-_MOST_CHANGE: Final = 60
-"""Cells for it, beyond which what is left goes to the results."""
 
 
 class EventsPane(Pane):
@@ -82,18 +83,35 @@ def _listed(snapshot: Snapshot, size: Size) -> tuple[Event, ...]:
 def _laid_out(events: Sequence[Event], size: Size, look: Look) -> tuple[list[Line], int]:
     """As many of them as there is room for, and how many those are."""
     shown = events[: size.height]
-    if _change_room(size.width) < _LEAST_CHANGE or size.height < 2:
-        lines: list[Line] = []
-        n_whole = 0
-        for event in shown:
-            lines += told(event, size.width, look)
-            n_whole += len(lines) <= size.height
-        return lines[: size.height], n_whole
+    if size.width - _TIME - _PREDICTED - _MEASURED - _COMPARED < _LEAST_CHANGE or size.height < 2:
+        return _filled(shown, size.height, lambda event, more: told(event, size.width, look, more))
     results = [event for event in shown if event.predicted or event.effect]
     column = _change_column(results, size.width, look)
     header = [_header(column)] if results else []
     shown = shown[: size.height - len(header)]
-    return [*header, *(_row(event, size.width, column, look) for event in shown)], len(shown)
+    rows, n_whole = _filled(
+        shown, size.height - len(header), lambda event, more: _row(event, size.width, column, look, more)
+    )
+    return [*header, *rows], n_whole
+
+
+def _filled(
+    events: Sequence[Event], height: int, made: Callable[[Event, int], tuple[Line, ...]]
+) -> tuple[list[Line], int]:
+    """The events in so many lines, and how many are whole. `made` is told how many lines an event may take beyond.
+
+    Only lines that no event needs are spent on what would be cut of another, the newest first.
+    """
+    least = [made(event, 0) for event in events]
+    free = height - sum(map(len, least))
+    lines: list[Line] = []
+    n_whole = 0
+    for event, short in zip(events, least, strict=True):
+        whole = made(event, free) if free > 0 else short
+        free -= len(whole) - len(short)
+        lines += whole
+        n_whole += len(lines) <= height
+    return lines[:height], n_whole
 
 
 def _hidden(newer: int, older: int) -> str:
@@ -103,33 +121,20 @@ def _hidden(newer: int, older: int) -> str:
     return units.counted(newer, "newer event") if newer else ""
 
 
-def _change_room(room: int) -> int:
-    return min(room - _TIME - _PREDICTED - _MEASURED - _COMPARED, _MOST_CHANGE)
-
-
 def _change_column(results: Sequence[Event], room: int, look: Look) -> int:
-    """Cells of the column of changes: what the longest of them leaves over is for why they have no number.
-
-    A number that was measured is shown whole, whatever is cut of the change; for the other words, only what a rebuild
-    took is cut.
-    """
+    """Cells of the column of changes: what predictions, measured numbers and the beginnings of reasons leave."""
     if not results:
         return 0
-    most = min(max(width(_what(event, look)) for event in results) + GAP, _change_room(room))
-    others = room - _TIME - _PREDICTED
-    for_numbers = others - max(_needed(event, is_whole=_has_number(event)) for event in results)
-    for_words = others - max(_needed(event, is_whole=True) for event in results)
-    bare = max(width(_what(event, look)[:1]) for event in results) + 1
-    most = min(most, for_numbers)
-    return max(_LEAST_CHANGE, min(most, max(bare, for_words)))
+    longest = max(width(_whats(event, look)[0]) for event in results) + GAP
+    left = room - _TIME - _PREDICTED - max(map(_needed, results))
+    return max(min(longest, left), min(longest, _LEAST_CHANGE))
 
 
-def _needed(event: Event, *, is_whole: bool) -> int:
-    """Cells that its result takes in its column; 0 where it may be cut."""
-    if not is_whole:
-        return 0
+def _needed(event: Event) -> int:
+    """Cells that its result takes in its column: a number whole, a reason only its beginning."""
     spared = _PREDICTED if event.predicted is None and event.unpredicted is None else 0
-    return width(_wordings(event, is_column=True)[0]) - spared
+    needed = width(_whole(event)) - spared
+    return needed if _has_number(event) else min(needed, _LEAST_RESULT)
 
 
 def _has_number(event: Event) -> bool:
@@ -141,26 +146,42 @@ def _header(column: int) -> Line:
     return (Span(text, "label"),)
 
 
-def _row(event: Event, room: int, column: int, look: Look) -> Line:
-    """An event with its prediction and its measurement in columns."""
-    head = (_time(event), *_what(event, look))
+def _row(event: Event, room: int, column: int, look: Look, more: int) -> tuple[Line, ...]:
+    """An event with its prediction and its measurement in columns, on at most `more` lines beyond the first."""
     left = _TIME + column
     if event.effect is None and event.predicted is None and event.unpredicted is None:
-        return shortened(head, room, look.ellipsis)
-    changed = fitted(shortened(head, left - 1, look.ellipsis), left)
-    result = _wordings(event, is_column=True)[0]
-    if event.predicted is None and width(result) > room - left - _PREDICTED:
-        return (*changed, *_result(event, room - left, look, is_column=True))
+        rows = folded(_what(event, look), room - _TIME, 1 + more, look.ellipsis)
+        return _beside((_time(event),), _TIME, rows)
+    whole = _whole(event)
+    is_alone = event.predicted is None and event.unpredicted is None and width(whole) > room - left - _PREDICTED
     predicted = () if event.predicted is None else _change(event.predicted)
     if event.predicted is not None and width(predicted) >= _PREDICTED:
         predicted = quantity(units.change(event.predicted.value - 1))  # The interval is on the Explain screen.
     elif event.unpredicted is not None:
         predicted = said("not predicted")
-    line = (*changed, *fitted(predicted, _PREDICTED), *_result(event, room - left - _PREDICTED, look, is_column=True))
-    if event.unpredicted is None:
-        return line
-    why = f"  {printable(event.unpredicted)}"
-    return line if room - width(line) < _LEAST_WHY else shortened((*line, Span(why, "label")), room, look.ellipsis)
+    left_over = room - left - (0 if is_alone else _PREDICTED)
+    if more:
+        results = folded(whole, left_over, 1 + more, look.ellipsis)
+    else:
+        result = _result(event, left_over, look, is_column=True)
+        is_told = width(whole) > width(result) and left_over - width(result) >= _LEAST_WHY
+        results = (shortened(whole, left_over, look.ellipsis) if is_told and event.unpredicted is not None else result,)
+    first: Line = () if is_alone else fitted(predicted, _PREDICTED)
+    results = _beside(first, width(first), results)
+    names = _beside((_time(event),), _TIME, _named(event, column - 1, look, more))
+    return tuple([(*fitted(name, left), *result) for name, result in zip_longest(names, results, fillvalue=())])
+
+
+def _beside(head: Line, room: int, lines: Sequence[Line]) -> tuple[Line, ...]:
+    """The lines with a head of so many cells before the first."""
+    first, *rest = lines or ((),)
+    return ((*head, *first), *((Span(" " * room), *line) for line in rest))
+
+
+def _whole(event: Event) -> Line:
+    """All that there is to say of what came, and of why nothing was predicted."""
+    why = () if event.unpredicted is None else said(f"  {printable(event.unpredicted)}")
+    return (*_wordings(event, is_column=True)[0], *why)
 
 
 def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
@@ -179,7 +200,8 @@ def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
         tail = tail or next((one for one in _tails(event) if 0 < width(one) <= left), ())
     if not tail:
         return spelled(fitted(shortened(head, room, look.ellipsis), room, look.ellipsis), look)
-    head = shortened(head, room - width(tail) - GAP - 1, look.ellipsis)
+    (name,) = _named(event, room - _TIME - width(tail) - GAP - 1, look)
+    head = (_time(event), *name)
     return spelled(fitted(apart(head, (*tail, Span(" ")), room), room, look.ellipsis), look)
 
 
@@ -198,25 +220,25 @@ def _tails(event: Event) -> Iterator[Line]:
         yield said(event.effect.state)
 
 
-def told(event: Event, room: int, look: Look) -> tuple[Line, ...]:
-    """An event on one line, or where that is too narrow on two."""
+def told(event: Event, room: int, look: Look, more: int = 0) -> tuple[Line, ...]:
+    """An event on one line, or where that is too narrow on two, and on at most `more` beyond."""
     head = (_time(event), *_what(event, look))
     left, predicted = room - _INDENT, _predicted(event)
     used = width(predicted) + 2 if predicted else 0
-    beside = (result for result in _wordings(event, is_column=False) if used + width(result) <= left)
-    result = next(beside, None)
-    tail = _result(event, left, look) if result is None else flow((predicted, result), left, 2)
+    wordings = _wordings(event, is_column=False)
+    result = next((line for line in wordings if used + width(line) <= left), wordings[-1])
+    tail: Line = (*predicted, Span("  "), *result) if predicted and result else (*predicted, *result)
     if not tail and event.kind == "refused" and width(head) > room:
-        what, (why,) = head[:-1], head[-1:]  # The reason is what one can act on.
-        return (
-            shortened(what, room, look.ellipsis),
-            (Span(" " * _INDENT), *shortened((why,), room - _INDENT, look.ellipsis)),
-        )
-    if not tail:
-        return (shortened(head, room, look.ellipsis),)
-    if width(head) + GAP + width(tail) <= room:
+        what, tail = head[:-1], head[-1:]  # The reason is what one can act on.
+        heads: tuple[Line, ...] = (shortened(what, room, look.ellipsis),)
+    elif not tail:
+        return _beside((_time(event),), _TIME, _named(event, room - _TIME, look, more))
+    elif width(head) + GAP + width(tail) <= room:
         return (apart(head, tail, room),)
-    return (shortened(head, room, look.ellipsis), (Span(" " * _INDENT), *tail))
+    else:
+        heads = _beside((_time(event),), _TIME, _named(event, room - _TIME, look, more))
+    tails = folded(tail, left, 1 + max(more - len(heads) + 1, 0), look.ellipsis)
+    return (*heads, *((Span(" " * _INDENT), *line) for line in tails))
 
 
 def _time(event: Event) -> Span:
@@ -240,9 +262,34 @@ def _what(event: Event, look: Look) -> Line:
     return (Span(changed(event.changes, look), "value"), *_by(event))
 
 
-def _rebuilt(event: Event) -> Line:
+def _whats(event: Event, look: Look) -> tuple[Line, ...]:
+    """What happened, from the fullest wording to one that tells no more than what is in force since."""
+    whole = _what(event, look)
+    if event.kind not in ("live", "rebuild", "traffic"):
+        return (whole,)
+    by = _by(event)
+    shorter = [(*whole[:1], *_rebuilt(event, has_requeued=False), *by), (*whole[:1], *by)]
+    brief = (Span(changed(event.changes, look, is_short=True), "value"),)
+    return (whole, *(line for line in shorter if width(line) < width(whole)), brief)
+
+
+def _named(event: Event, room: int, look: Look, more: int = 0) -> tuple[Line, ...]:
+    """What happened, in the fullest words that fit; on further lines what would be cut of the change itself."""
+    wordings = _whats(event, look)
+    *fuller, brief = wordings
+    fitting = next((line for line in fuller if width(line) <= room), None)
+    if fitting is not None:
+        return (fitting,)
+    if more and fuller:
+        return folded(fuller[-1], room, 1 + more, look.ellipsis)
+    return folded(brief, room, 1 + more, look.ellipsis)
+
+
+def _rebuilt(event: Event, *, has_requeued: bool = True) -> Line:
+    if event.kind != "rebuild":
+        return ()
     took = f" in {units.duration(event.duration_ns)}" if event.duration_ns is not None else ""
-    again = f", {units.count(event.requeued)} requeued" if event.requeued else ""
+    again = f", {units.count(event.requeued)} requeued" if event.requeued and has_requeued else ""
     return said(f"  rebuilt{took}{again}")
 
 
