@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from stackscope import units
@@ -96,12 +97,12 @@ def _resident(levels: Levels, room: int) -> tuple[Line, ...]:
 
 
 def _moved(window: Window, room: int) -> Line:
-    items = [
-        figure("read", units.count(window.blocks_read)),
-        figure("written", units.count(window.blocks_written)),
-        figure("evicted", units.count(window.blocks_evicted)),
-        said("blocks in the last minute"),
-    ]
+    read = figure("read", units.count(window.blocks_read))
+    written = figure("written", units.count(window.blocks_written))
+    evicted = figure("evicted", units.count(window.blocks_evicted))
+    items = [read, written, evicted, said("blocks in the last minute")]
+    if width(flow(items[:3], sys.maxsize, 2)) > room:
+        items = [evicted, written, read]  # What was thrown away is what tells that there is too little room.
     return flow(items, room, 2)
 
 

@@ -54,7 +54,7 @@ class ThroughputPane(Pane):
             if size.height - len(table) - len(load) - len(_rate(context)) >= LEAST_FRAMED:
                 add_chart(rows, 3, context, "tokens_per_s", "tok/s")
         else:
-            for rank, line in enumerate(flowed([*_latencies(snapshot.latency), *_load(snapshot)], size.width, 2), 1):
+            for rank, line in enumerate(_figures(snapshot, size.width, size.height - len(_rate(context))), 1):
                 rows.add(rank, line)
         return Drawn(rows.laid_out(size.height), _notes(snapshot))
 
@@ -149,6 +149,16 @@ def _cell(spread: Spread | None, column: str) -> Line:
     is_supported = column not in spread.unsupported
     shown = quantity(text if is_supported else f"({text})", "value" if is_supported else "label")
     return (Span(" " * (_COLUMN - width(shown))), *shown)
+
+
+def _figures(snapshot: Snapshot, room: int, height: int) -> tuple[Line, ...]:
+    """Latencies and load on lines; what waits is among the first `height` as long as anything does, or just did."""
+    (first, *latencies), (queue, slots, *load) = _latencies(snapshot.latency), _load(snapshot)
+    lines = flowed([first, *latencies, queue, slots, *load], room, 2)
+    is_waiting = (snapshot.levels.queue or 0) > 0 or (snapshot.now.queue or 0) > 0
+    if not is_waiting or any(set(queue) <= set(line) for line in lines[:height]):
+        return lines
+    return flowed([queue, first, slots, *latencies, *load], room, 2)
 
 
 def _load(snapshot: Snapshot) -> list[Line]:
