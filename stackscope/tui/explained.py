@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from stackscope import units
 from stackscope.analysis.diagnosis.responses import LEAST_PROBES
 from stackscope.tui.charts import bar
-from stackscope.tui.compose import quantity, shortened, wrapped
-from stackscope.tui.lines import Line, Span, fitted, printable, width
+from stackscope.tui.compose import quantity, wrapped
+from stackscope.tui.lines import Line, Span, cells, fitted, printable, width
 from stackscope.tui.wording import changed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from stackscope.analysis.diagnosis.naming import Naming
     from stackscope.analysis.explainer import Explanation
@@ -49,6 +49,8 @@ _NUMBER: Final = re.compile(r"\d+ tokens?")
 _CAUSE: Final = 30
 _BAR: Final = 24
 _CHANGE: Final = 34
+_MARK: Final = 2
+"""Cells before the name of a change."""
 _TOKENS: Final = 24
 _OTHER: Final = 9
 _LIMIT: Final = 22
@@ -78,14 +80,14 @@ def shares(explanation: Explanation, room: int, look: Look) -> list[Line]:
     if not naming.shares:
         return []
     lines: list[Line] = [_head("What takes the time", "by cause; all of it, with what is not explained")]
-    cells = max(min(_BAR, room - _CAUSE - 10), 0)
+    length = max(min(_BAR, room - _CAUSE - 10), 0)
     for name, share in naming.shares:
         if share < LEAST_SHARE:
             continue
         style = "unknown" if name == "unexplained" else "chart"
         lines.append(
             (Span(f"{printable(name):<{_CAUSE}}"), Span(f"{units.percent(share):>8}  ", "value"),
-             *bar(share, cells, look, style))
+             *bar(share, length, look, style))
         )  # fmt: skip
     return lines
 
@@ -130,9 +132,10 @@ def changes(explanation: Explanation, room: int, look: Look) -> list[Line]:
         lines += wrapped(f"Nothing is recommended, for {ranking.doubt}.", room)
     told = sorted([*ranking.recommended, *_others(ranking)][:MOST_CHANGES], key=_worth, reverse=True)
     if told:
-        lines.append(_columns(room))
+        column = _change_room(told, room)
+        lines.append(_columns(room, column))
         for one in told:
-            lines += _row(one, room, look)
+            lines += _row(one, room, column, look)
     else:
         lines += wrapped("Nothing can be predicted yet.", room)
     for sentence in ranking.contradictions:
@@ -160,8 +163,14 @@ def _worth(one: Ranked) -> float:
     return 0.0 if one.gain is None else one.gain.value
 
 
-def _columns(room: int) -> Line:
-    text = f"{'':{_CHANGE}}{'tokens/s':<{_TOKENS}}"
+def _change_room(told: Sequence[Ranked], room: int) -> int:
+    """Cells of the column of names: the longest of them, as far as the others leave that."""
+    left = room - _TOKENS - _n_others(room) * _OTHER - (_LIMIT if room >= _WIDE else 0)
+    return max(_CHANGE, min(left, max(cells(printable(one.label)) for one in told) + _MARK + 2))
+
+
+def _columns(room: int, column: int) -> Line:
+    text = f"{'':{column}}{'tokens/s':<{_TOKENS}}"
     text += "".join(f"{name:>{_OTHER}}" for name in ("TTFT", "gap", "memory")[: _n_others(room)])
     return (Span(f"{text}  then limits" if room >= _WIDE else text, "label"),)
 
@@ -171,12 +180,13 @@ def _n_others(room: int) -> int:
     return max(0, min((room - _CHANGE - _TOKENS) // _OTHER, 3))
 
 
-def _row(one: Ranked, room: int, look: Look) -> list[Line]:
-    """A change with its figures, and beneath it the reason."""
+def _row(one: Ranked, room: int, column: int, look: Look) -> list[Line]:
+    """A change with its figures, and beneath it what its name takes beyond its column, and the reason."""
     prediction = one.prediction
     style = "" if not one.is_recommended else "good"
     mark = look.pointer if one.is_recommended else " "
-    name = fitted(shortened(((Span(f"{mark} {printable(one.label)}", style)),), _CHANGE - 1, look.ellipsis), _CHANGE)
+    first, *more = wrapped(printable(one.label), column - _MARK - 1, style)
+    name = fitted((Span(f"{mark} ", style), *first), column)
     line: Line = (*name, *fitted(_change(prediction.tokens), _TOKENS))
     others = (_plain(prediction.ttft), _plain(prediction.step_gap), _memory(prediction.memory_bytes))
     for text in others[: _n_others(room)]:
@@ -184,7 +194,7 @@ def _row(one: Ranked, room: int, look: Look) -> list[Line]:
     if room >= _WIDE:
         line = (*line, Span(f"  {prediction.bottleneck or units.UNKNOWN}", "label"))
     told = wrapped(prediction.reason, room - 4)
-    return [line, *((Span("    "), *text) for text in told)]
+    return [line, *((Span(" " * _MARK), *text) for text in more), *((Span("    "), *text) for text in told)]
 
 
 def _change(ratio: Estimate | None) -> Line:

@@ -181,7 +181,7 @@ def test_changes_come_in_the_order_of_what_they_gain() -> None:
         told = [plain(line) for line in explained.changes(snapshot.explanation, 132, UNICODE)]
         if "Requests arrive" in " ".join(told):
             continue  # What is gained is then how much sooner tokens come.
-        rows = [found[1] for line in told if (found := re.match(r"[▸ ] \S.{31}([+-]?<?[\d.]+) % \[", line))]
+        rows = [found[1] for line in told if (found := re.match(r"[▸ ] \S.*? ([+-]?<?[\d.]+) % \[", line))]
         gains = [0.0 if "<" in text else float(text) for text in rows]
         assert gains
         assert gains == sorted(gains, reverse=True)
@@ -200,3 +200,26 @@ def test_a_share_of_the_time_of_requests_is_not_called_one_of_wall_time() -> Non
     waiting = msgspec.structs.replace(snapshot.verdict, name="queueing", share=0.514)
     shown = text(msgspec.structs.replace(snapshot, verdict=waiting))
     assert "51.4 % of the time of requests" in shown.splitlines()[0]
+
+
+@pytest.mark.parametrize("room", [60, 78, 118, 132])
+def test_the_name_of_a_change_is_whole_at_any_width(room: int) -> None:
+    for snapshot in seen()[::20]:
+        if snapshot.explanation is None or snapshot.explanation.ranking is None:
+            continue
+        ranking = snapshot.explanation.ranking
+        if not ranking.recommended:
+            continue
+        label = "unified KV off and a cache limit of 1,024 tokens"
+        only = msgspec.structs.replace(ranking.recommended[0], label=label)
+        ranking = msgspec.structs.replace(ranking, singles=(only,), pairs=())
+        explanation = msgspec.structs.replace(snapshot.explanation, ranking=ranking)
+        lines = [plain(line) for line in explained.changes(explanation, room, UNICODE)]
+        start = next(n for n, line in enumerate(lines) if line.startswith("▸ unified KV off"))
+        column = lines[start - 1].index("tokens/s")
+        name = " ".join(line[:column].strip() for line in lines[start : start + 3])
+        assert name.startswith(f"▸ {label}"), name
+        assert max(map(len, lines[start:])) <= room
+        assert room < 132 or lines[start].startswith(f"▸ {label}")
+        return
+    pytest.fail("nothing is recommended in the story")
