@@ -27,6 +27,9 @@ MOST_CHANGES: Final = 14
 """Rows of the table of changes."""
 MOST_OUTCOMES: Final = 6
 LEAST_SHARE: Final = 0.005
+"""Causes that take less are told together."""
+LEAST_REST: Final = 0.0005
+UNEXPLAINED: Final = "unexplained"
 DELAYED: Final = {
     "sample": "sampling", "build": "building the batch", "decode": "the forward", "draft": "obtaining drafts",
 }  # fmt: skip
@@ -81,10 +84,13 @@ def shares(explanation: Explanation, room: int, look: Look) -> list[Line]:
         return []
     lines: list[Line] = [_head("What takes the time", "by cause; all of it, with what is not explained")]
     length = max(min(_BAR, room - _CAUSE - 10), 0)
-    for name, share in naming.shares:
-        if share < LEAST_SHARE:
-            continue
-        style = "unknown" if name == "unexplained" else "chart"
+    told = [(name, share) for name, share in naming.shares if share >= LEAST_SHARE or name == UNEXPLAINED]
+    rest = sum(share for _, share in naming.shares) - sum(share for _, share in told)
+    if rest > LEAST_REST:
+        told.append(("the rest", rest))
+    told.sort(key=lambda one: one[0] == UNEXPLAINED and one[1] < LEAST_SHARE)
+    for name, share in told:
+        style = "unknown" if name == UNEXPLAINED else "chart"
         lines.append(
             (Span(f"{printable(name):<{_CAUSE}}"), Span(f"{units.percent(share):>8}  ", "value"),
              *bar(share, length, look, style))

@@ -78,6 +78,17 @@ def test_all_of_the_time_is_accounted_for() -> None:
     shown = text(named("weight bandwidth"))
     assert "What takes the time" in shown
     assert "weight bandwidth" in shown
+    told: tuple[tuple[str, float], ...] = (
+        ("weight bandwidth", 0.72), ("compute", 0.265), ("emit", 0.004), ("sampling", 0.004), ("idle", 0.004),
+        ("unexplained", 0.003),
+    )  # fmt: skip
+    lines = explained.shares(Explanation(naming=Naming(shares=told)), 118, UNICODE)
+    rows = [re.fullmatch(r"(.+?) +([\d.]+) %.*", plain(line).rstrip()) for line in lines[1:]]
+    shares = {row[1]: float(row[2]) for row in rows if row is not None}
+    assert shares == {"weight bandwidth": 72.0, "compute": 26.5, "the rest": 1.2, "unexplained": 0.3}
+    assert sum(shares.values()) == pytest.approx(100.0)
+    whole = (("weight bandwidth", 1.0), ("idle", 0.0), ("unexplained", 0.0))
+    assert "the rest" not in str(explained.shares(Explanation(naming=Naming(shares=whole)), 118, UNICODE))
 
 
 def test_changes_come_with_their_reasons_and_what_is_not_known_with_its() -> None:
