@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from stackscope.analysis.diagnosis.naming import Naming
 from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.live.explained import verdict as verdict_of
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
+from stackscope.records import Finding
 from tests.tui.sessions import SESSIONS, calibrated, running
 from tests.tui.test_panes_words import words
 
@@ -120,3 +123,19 @@ def test_a_reason_for_no_name_that_is_cut_says_so() -> None:
     silent = msgspec.structs.replace(running(), verdict=Verdict(sentence=sentence))
     assert words("verdict", silent, 56, 1).endswith("…")
     assert words("verdict", silent, 56, 2).endswith("without it.")
+
+
+def test_what_takes_more_than_what_is_named_is_not_denied() -> None:
+    found = (
+        Finding(cause="weight bandwidth", share=0.577, claim="reading weights", is_confirmed=True),
+        Finding(cause="compute", share=0.4, claim="computing", against="no probe speaks for it"),
+        Finding(cause="sampling", share=0.03, claim="sampling takes 3 %", is_confirmed=True),
+    )
+    naming = Naming(name="CPU starvation", share=0.357, sentence="threads wait for their cores", rejected=found)
+    snapshot = msgspec.structs.replace(running(), verdict=verdict_of(Explanation(naming=naming)))
+    text = words("verdict", snapshot, 118, 4)
+    assert "needs beside it weight bandwidth 57.7 % not confirmed compute 40.0 % not sampling 3.00 %" in text
+    waiting = msgspec.structs.replace(naming, name="queueing")
+    text = words("verdict", msgspec.structs.replace(snapshot, verdict=verdict_of(Explanation(naming=waiting))), 118, 4)
+    assert "beside it weight bandwidth 57.7 %" in text
+    assert "needs" not in text

@@ -27,13 +27,17 @@ def verdict(explanation: Explanation) -> Verdict:
     naming = explanation.naming
     others = [finding for finding in naming.rejected if finding.claim and (finding.share or 0.0) >= LEAST_TOLD]
     others = [finding for finding in others if finding not in naming.ahead]
+    others = others[: max(MOST_REJECTED - len(naming.ahead), 0)]
+    larger = [] if naming.name is None else [one for one in others if (one.share or 0.0) > (naming.share or 0.0)]
     return Verdict(
         basis="explainer",
         name=naming.name,
         share=naming.share,
         sentence=naming.sentence,
         ahead=_told(naming.ahead),
-        rejected=_told(others[: max(MOST_REJECTED - len(naming.ahead), 0)]),
+        beside=_told(one for one in larger if one.is_confirmed),
+        unconfirmed=_told(one for one in larger if not one.is_confirmed),
+        rejected=_told(one for one in others if one not in larger),
         next=suggestions(explanation),
         since_ns=naming.since_ns,
         previous=naming.previous,

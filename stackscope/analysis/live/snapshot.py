@@ -262,6 +262,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """One number behind the name."""
     ahead: tuple[str, ...] = ()
     """Causes that lead by now, with their shares: the name stands until they have for a while."""
+    beside: tuple[str, ...] = ()
+    """What takes more than what is named, and is not denied: a loss, or a wait, is named before what the work needs."""
+    unconfirmed: tuple[str, ...] = ()
+    """What takes more than what is named, if it is the cause: nothing confirms it."""
     rejected: tuple[str, ...] = ()
     next: tuple[Suggestion, ...] = ()
     since_ns: int | None = None

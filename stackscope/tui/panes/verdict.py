@@ -26,7 +26,8 @@ class VerdictPane(Pane):
     title: ClassVar = "Verdict"
     help: ClassVar = PaneHelp(
         meaning="What takes most of the time now, with its share and one number behind it, and what it is not. A name "
-        "stays until another leads clearly, so that it does not flicker. Where the name comes from the measured phase "
+        "stays until another leads clearly, so that it does not flicker. What is lost is named before what the work "
+        "needs, even where a need takes more: that then stands beside it. Where the name comes from the measured phase "
         "shares alone, the border says so: they tell which part of a step is long, not yet why.",
         formula="share = time of the part ÷ wall time, over the last seconds. Predictions are a ratio of tokens per "
         "second, after ÷ before, with the interval in which it is expected in 90 of 100 cases; where arrivals decide "
@@ -114,9 +115,14 @@ def _on_two_lines(head: Line, text: str, room: int, ellipsis: str) -> tuple[Line
 
 
 def _others(verdict: Verdict, dot: Span, room: int) -> Line:
-    """What leads by now, if that is not what is named yet, and what it is not."""
+    """What leads by now, if that is not what is named yet, what takes more and goes behind it, and what it is not."""
     line: Line = ()
-    for label, items in (("now ahead ", verdict.ahead), ("not  ", verdict.rejected)):
+    for label, items in (
+        ("now ahead ", verdict.ahead),
+        ("beside it " if verdict.name == "queueing" else "needs beside it ", verdict.beside),
+        ("not confirmed ", verdict.unconfirmed),
+        ("not  ", verdict.rejected),
+    ):
         told = tuple(said(printable(item)) for item in items)
         head = (Span(" " * GAP if line else ""), Span(label, "label"))
         line = (*line, *_joined(head, told, dot, room - width(line)))
