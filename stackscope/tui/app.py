@@ -195,7 +195,7 @@ class StackscopeApp(App[None]):
     def take(self, frame: Frame) -> None:
         """Show a frame; while the display is paused, only what its status says."""
         if self.is_paused:
-            frame = replace(frame, snapshot=self.frame.snapshot)
+            frame = replace(frame, snapshot=self.frame.snapshot, own_share=None)  # What stands still costs less.
         self.frame = frame
         self.toggling.see(frame.snapshot)
         if not self._has_looked:

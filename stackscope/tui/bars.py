@@ -162,11 +162,14 @@ def transport_keys(keymap: Keymap) -> list[tuple[str, str]]:
 
 def footer(keys: Sequence[tuple[str, str]], room: int, look: Look, *, own_share: float | None) -> Line:
     """The keys, as many as fit and the last two anyway; at the right what the program costs, as a share of one core."""
-    cost: Line = (
-        () if own_share is None else (Span("own ", "label"), Span(units.percent(own_share), "value"), Span(" "))
-    )
+    style = "unknown" if own_share is None else "value"
+    cost: Line = (Span("own ", "label"), Span(units.percent(own_share), style), Span(" "))
     last = _with_keys((), keys[-2:], room)
-    left = _with_keys((Span(" "),), keys[:-2], room - width(cost) - width(last) - 1)
+    left_over = room - width(last) - 1
+    left = _with_keys((Span(" "),), keys[:-2], left_over - width(cost))
+    if own_share is None:  # That it is not known is worth no key.
+        left = _with_keys((Span(" "),), keys[:-2], left_over)
+        cost = cost if width(left) + width(cost) <= left_over else ()
     return spread(spelled((*left, *last), look), spelled(cost, look), room, look.ellipsis)
 
 

@@ -61,7 +61,7 @@ class Frame:
     snapshot: Snapshot
     status: Status
     own_share: float | None = None
-    """CPU time of this process ÷ time, lately. `None`: not known yet."""
+    """CPU time of this process ÷ time, lately. `None`: not known yet, or time stands still, so that it would too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +251,7 @@ class Feed(threading.Thread):
         snapshot, status = self._view.snapshot(at_ns), self._source.status()
         is_standing = not self._source.is_moving and self._source.patience_s is None
         self._has_work = is_standing and self._view.rest(at_ns, is_over=status.is_over)
-        frame = Frame(snapshot=snapshot, status=status, own_share=self._governor.share)
+        frame = Frame(snapshot=snapshot, status=status, own_share=None if is_standing else self._governor.share)
         with self._lock:
             was_taken = self._frame is None
             self._frame = frame

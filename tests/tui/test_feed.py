@@ -9,7 +9,7 @@ import pytest
 
 from stackscope.engine import wire
 from stackscope.tui.feed import Feed
-from stackscope.tui.governor import Governor
+from stackscope.tui.governor import Governor, Usage
 from stackscope.tui.source import Status
 from tests.tui.feeds import CountingView, FakeSource
 from tests.unit.record_builders import make_header, make_step
@@ -210,3 +210,22 @@ def test_stopping_does_not_wait_for_the_next_frame(fed: Fed) -> None:
     fed.await_frame()
     fed.stop()
     assert fed.source.is_closed
+
+
+def test_what_a_frame_cost_is_not_told_once_time_stands_still(fed: Fed) -> None:
+    """No frame would come to tell anything else."""
+    fed.feed._governor.observe(Usage(wall=0, cpu=0, drawing=0, n_frames=0))
+    fed.feed._governor.observe(Usage(wall=2_000_000_000, cpu=400_000_000, drawing=0, n_frames=9))
+    assert fed.feed._governor.share == 0.2
+    fed.source.is_moving = False
+    fed.start()
+    fed.await_frame()
+    frame = fed.feed.take_frame()
+    assert frame is not None
+    assert frame.own_share is None
+    fed.source.is_moving = True
+    fed.await_looks(1)
+    fed.await_frame()
+    frame = fed.feed.take_frame()
+    assert frame is not None
+    assert frame.own_share is not None
