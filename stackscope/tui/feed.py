@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from stackscope.analysis.live.snapshot import Snapshot
 from stackscope.engine import wire
 from stackscope.records import Header, StepRecord
 from stackscope.tui.governor import Governor, Usage
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Mapping
 
-    from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.records import AnyRecord, Prediction
     from stackscope.toggles import Setting
     from stackscope.tui.source import Source, Status
@@ -248,7 +248,8 @@ class Feed(threading.Thread):
         if self._view is None:
             self._view = self._make_view()
         at_ns = self._source.now_ns()
-        snapshot, status = self._view.snapshot(at_ns), self._source.status()
+        status = self._source.status()
+        snapshot = Snapshot() if status.is_between else self._view.snapshot(at_ns)
         is_standing = not self._source.is_moving and self._source.patience_s is None
         self._has_work = is_standing and self._view.rest(at_ns, is_over=status.is_over)
         frame = Frame(snapshot=snapshot, status=status, own_share=None if is_standing else self._governor.share)

@@ -49,6 +49,8 @@ class Context:
     """Id of the request that is selected. `None`: nobody chose one."""
     text: str | None = None
     """What the selected request has generated so far, or its end. `None`: not known."""
+    end: str | None = None
+    """How the engine ended, in a sentence. `None`: it did not, or that is not known."""
     is_paused: bool = False
     """The display stands still; the engine goes on."""
     scrolled: int = 0

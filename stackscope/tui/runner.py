@@ -129,6 +129,7 @@ class Runner:
             has_recording_failed=self._has_recording_failed,
             failure=self._failure,
             is_over=self._is_over,
+            is_between=self.n_sessions > 1 and not self._is_begun and not self._is_over,
             notices=notices,
         )
 

@@ -55,6 +55,8 @@ class Status:
     """What ended the engine. `None`: it runs, or ended in order."""
     is_over: bool = False
     """No record will come any more, unless the engine is started again."""
+    is_between: bool = False
+    """One session has ended and the next has not begun: what is known of the former is not the present."""
     playing: Playing | None = None
     """`None`: an engine runs."""
     notices: tuple[str, ...] = ()

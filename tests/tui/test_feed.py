@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from stackscope.analysis.live.snapshot import Snapshot
 from stackscope.engine import wire
 from stackscope.tui.feed import Feed
 from stackscope.tui.governor import Governor, Usage
@@ -229,3 +230,13 @@ def test_what_a_frame_cost_is_not_told_once_time_stands_still(fed: Fed) -> None:
     frame = fed.feed.take_frame()
     assert frame is not None
     assert frame.own_share is not None
+
+
+def test_between_two_sessions_nothing_is_shown_of_the_one_that_ended(fed: Fed) -> None:
+    fed.source.items.append(make_step(0))
+    fed.source.state = Status(is_between=True)
+    fed.start()
+    fed.await_frame()
+    frame = fed.feed.take_frame()
+    assert frame is not None
+    assert frame.snapshot == Snapshot()

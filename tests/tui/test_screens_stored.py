@@ -86,7 +86,7 @@ def test_it_looks_as_stored(name: str, size: tuple[int, int]) -> None:
             screen.app.feed.texts.add(requests[0].id, TEXT)
         await screen.show(status=state.status)
         if state.status.failure is not None:
-            await screen.until(lambda: "Its last words" in screen.text)
+            await screen.until(lambda: "Its log ends with" in screen.text)
         shown.extend(line.rstrip() for line in screen.lines)
 
     Screen(state.snapshot(), state.status, playback=FakePlayback() if state.is_played else None).run(look, size)

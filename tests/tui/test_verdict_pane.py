@@ -51,9 +51,11 @@ def test_without_a_name_the_verdict_says_why() -> None:
     assert words("verdict", silent) == "11 % of the time is unexplained."
 
 
-def test_a_dead_engine_says_its_last_words_instead_of_a_verdict() -> None:
+def test_a_dead_engine_says_how_it_ended_instead_of_a_verdict() -> None:
     text = words("verdict", SESSIONS["dead"](), 78, 3)
-    assert text == "The engine died. Its last words: aborted"
+    assert text == "The engine died. Its log ends with: aborted"
+    known = words("verdict", SESSIONS["dead"](), 118, 3, end="The engine process was killed by SIGKILL.")
+    assert known == "The engine process was killed by SIGKILL. Its log ends with: aborted"
 
 
 def test_the_share_beside_the_name_is_not_told_again_at_the_cost_of_the_reason() -> None:

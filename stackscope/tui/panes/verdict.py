@@ -72,8 +72,8 @@ def _nothing(context: Context) -> str:
     """Why nothing is named."""
     snapshot = context.snapshot
     if snapshot.state == "dead":
-        last = f" Its last words: {snapshot.log[-1]}" if snapshot.log else ""
-        return f"The engine died.{last}"
+        last = f" Its log ends with: {snapshot.log[-1]}" if snapshot.log else ""
+        return f"{context.end or 'The engine died.'}{last}"
     if snapshot.verdict.sentence:
         return snapshot.verdict.sentence[:1].upper() + snapshot.verdict.sentence[1:] + "."
     match snapshot.state:

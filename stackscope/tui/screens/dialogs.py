@@ -99,7 +99,7 @@ class EngineEnded(ModalScreen[bool]):
                 yield Static(failure.remedy, markup=False)
             kept = None if self._recording is None else f"The recording up to here is whole: {self._recording}"
             if words := self._words([failure.message, failure.remedy, KEYS, kept]):
-                yield Static("\n".join(["\nIts last words:", *words]), markup=False)
+                yield Static("\n".join(["\nIts log ends with:", *words]), markup=False)
             if kept is not None:
                 yield Static(f"\n{kept}", markup=False)
             yield Static(KEYS, classes="keys", markup=False)

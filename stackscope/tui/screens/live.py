@@ -127,6 +127,7 @@ class LiveScreen(RunningScreen):
             look=self.owner.look,
             selected=selected,
             text=text,
+            end=None if frame.status.failure is None else frame.status.failure.message,
             is_paused=self.owner.is_paused,
         )
 
