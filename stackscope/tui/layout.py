@@ -79,9 +79,14 @@ class Layout:
         return next((n for n, panes in enumerate(self.pages) if pane in panes), self.page)
 
 
+def is_too_small(width: int, height: int) -> bool:
+    """Whether a terminal has no room for any screen."""
+    return width < LEAST_WIDTH or height < LEAST_HEIGHT
+
+
 def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = False) -> Layout:
     """The layout for a terminal of that many columns and rows. A page beyond the last is the last."""
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+    if is_too_small(width, height):
         return Layout({}, (), 0)
     # In a recording toggles cannot be switched: what limits, and what would help, is worth their second line.
     has_one_line = has_transport and width < _TOGGLES_WIDTH and height < _SPACIOUS

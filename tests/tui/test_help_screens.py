@@ -266,3 +266,19 @@ def test_footers_and_help_come_from_one_table() -> None:
         assert all(key.label in screen.lines[-1] for key in shown)
 
     Screen().run(act, (200, 60))
+
+
+@pytest.mark.parametrize("mode", ["steps", "explain", "sessions"])
+def test_a_terminal_that_is_too_small_says_so_on_every_screen(mode: str) -> None:
+    async def look(screen: Screen) -> None:
+        screen.app.action_show(mode)
+        await screen.until(lambda: "help" in screen.lines[-1])
+        for size in ((59, 15), (20, 4), (60, 15)):
+            await screen.pilot.resize_terminal(*size)
+            await screen.until(lambda: "oo small" in screen.text)
+            assert "help" not in screen.text
+        await screen.pilot.resize_terminal(120, 40)
+        await screen.until(lambda: "help" in screen.lines[-1])
+        assert "oo small" not in screen.text
+
+    Screen().run(look, (120, 40))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from stackscope.tui import bars
 from stackscope.tui.screens.running import RunningScreen
-from stackscope.tui.widgets.painted import Bar
+from stackscope.tui.widgets.painted import Bar, TooSmall
 from stackscope.tui.widgets.toggle_bar import ToggleBar
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ class FramedScreen(RunningScreen):
         yield from self.body()
         yield Bar(id="transport")
         yield Bar(id="footer")
+        small = TooSmall(id="small")
+        small.display = False
+        yield small
 
     def body(self) -> ComposeResult:
         """What stands between head and foot."""
@@ -46,7 +49,7 @@ class FramedScreen(RunningScreen):
 
     def show(self, frame: Frame) -> None:
         """Draw what has changed."""
-        if not self.size.width:
+        if not self.size.width or self.has_no_room():
             return
         look, width = self.owner.look, self.size.width
         status = frame.status

@@ -11,13 +11,13 @@ from textual.layout import WidgetPlacement
 
 from stackscope.tui import bars
 from stackscope.tui.bindings import bindings
-from stackscope.tui.layout import LEAST_HEIGHT, LEAST_WIDTH, Layout, arranged
+from stackscope.tui.layout import Layout, arranged
 from stackscope.tui.lines import Span
 from stackscope.tui.pane import Context, Size
 from stackscope.tui.panes import PANES
 from stackscope.tui.panes.events import latest
 from stackscope.tui.screens.running import RunningScreen
-from stackscope.tui.widgets.painted import Bar, Painted
+from stackscope.tui.widgets.painted import Bar, TooSmall
 from stackscope.tui.widgets.pane_view import PaneView
 from stackscope.tui.widgets.toggle_bar import ToggleBar
 
@@ -79,7 +79,7 @@ class LiveScreen(RunningScreen):
         """The request that the user chose. `None`: none, so that the first one is shown."""
         self._bars: Final = {id: Bar(id=id) for id in ("header", "tabs", "event", "transport", "footer")}
         self._views: Final = {name: PaneView(pane) for name, pane in PANES.items()}
-        self._small: Final = Painted(id="small")
+        self._small: Final = TooSmall(id="small")
         self._toggles: ToggleBar | None = None
         """`None`: the keys are not known yet that it shows."""
 
@@ -110,7 +110,7 @@ class LiveScreen(RunningScreen):
             self.call_after_refresh(self.show_again)
             return
         if self._places.page.is_too_small:
-            self._say_too_small()
+            self._small.say(*self.size)
             return
         self._show_bars(frame)
         context = self._context_of(frame)
@@ -157,16 +157,6 @@ class LiveScreen(RunningScreen):
             )
         keys = self.footer_keys(frame, "live", "running", "everywhere")
         self._bars["footer"].show(bars.footer(keys, width, look, own_share=frame.own_share))
-
-    def _say_too_small(self) -> None:
-        width, height = self.size
-        lines = (
-            "This terminal is too small.",
-            f"It has {width} columns and {height} rows;",
-            f"{LEAST_WIDTH} and {LEAST_HEIGHT} are needed.",
-        )
-        above = max((height - len(lines)) // 2, 0)
-        self._small.paint(*([()] * above), *[(Span(line.center(width)[:width]),) for line in lines[: max(height, 1)]])
 
     # Pages
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from textual.screen import Screen
 
 from stackscope.tui.bindings import KEYS, bindings, toggle_bindings
+from stackscope.tui.layout import is_too_small
+from stackscope.tui.widgets.painted import TooSmall
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
+    from textual.widget import Widget
 
     from stackscope.tui.app import StackscopeApp
     from stackscope.tui.bindings import Scope
@@ -26,6 +29,8 @@ class FrameScreen(Screen[None]):
     """Id of the key that leads to this screen, which its own footer does without."""
     is_composed = False
     """Its widgets are there. Frames come when they like, also before."""
+    _focused_before: Widget | None = None
+    """What had the focus before the terminal became too small."""
 
     def on_mount(self) -> None:
         self.is_composed = True
@@ -45,6 +50,21 @@ class FrameScreen(Screen[None]):
     def show(self, frame: Frame) -> None:
         """Draw what has changed."""
         raise NotImplementedError
+
+    def has_no_room(self) -> bool:
+        """Whether the terminal is too small, which then stands here instead of all else."""
+        small = self.query_one(TooSmall)
+        is_small = is_too_small(*self.size)
+        if small.display is not is_small:
+            if is_small:
+                self._focused_before = self.focused
+            for child in self.children:
+                child.display = (child is small) is is_small
+            if not is_small and self._focused_before is not None:
+                self.set_focus(self._focused_before)
+        if is_small:
+            small.say(*self.size)
+        return is_small
 
     def show_again(self) -> None:
         """Draw the last frame once more."""

@@ -15,7 +15,7 @@ from stackscope.tui.library import Digest, Entry, Library
 from stackscope.tui.lines import Line, Span, printable, spelled, spread
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.session_lines import Marks, detail_lines, heading, row_line
-from stackscope.tui.widgets.painted import Bar, Painted
+from stackscope.tui.widgets.painted import Bar, Painted, TooSmall
 from stackscope.tui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class SessionsScreen(FrameScreen):
         yield SessionList(self)
         yield Painted(id="about")
         yield Bar(id="footer")
+        small = TooSmall(id="small")
+        small.display = False
+        yield small
 
     @property
     def _list(self) -> SessionList:
@@ -149,7 +152,7 @@ class SessionsScreen(FrameScreen):
 
     def show(self, frame: Frame) -> None:
         """Draw what has changed of what runs."""
-        if not self.size.width:
+        if not self.size.width or self.has_no_room():
             return
         look, width = self.owner.look, self.size.width
         line = bars.header(frame.snapshot, frame.status, width, look, is_paused=self.owner.is_paused)

@@ -8,7 +8,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from stackscope.tui.lines import fitted, plain
+from stackscope.tui.compose import wrapped
+from stackscope.tui.layout import LEAST_HEIGHT, LEAST_WIDTH
+from stackscope.tui.lines import Span, fitted, plain
 from stackscope.tui.widgets.paint import Palette, palette_of, strip
 
 if TYPE_CHECKING:
@@ -101,6 +103,29 @@ class Bar(Painted):
         # The line may have come before the size that it was made for: nobody draws again while nothing moves.
         if self._line is not None:
             self.show(self._line)
+
+
+class TooSmall(Painted):
+    """All there is to say in a terminal that is too small for the screen."""
+
+    DEFAULT_CSS: ClassVar[str] = "TooSmall { height: 1fr; }"
+
+    def say(self, width: int, height: int) -> None:
+        """Say it, as far as there is room for that."""
+        whole: tuple[str, ...] = (
+            "This terminal is too small.",
+            f"It has {width} columns and {height} rows;",
+            f"{LEAST_WIDTH} and {LEAST_HEIGHT} are needed.",
+        )
+        if height < len(whole) or width < max(map(len, whole)):
+            brief = f"Too small: {width} by {height}; {LEAST_WIDTH} by {LEAST_HEIGHT} are needed."
+            whole = tuple(plain(line) for line in wrapped(brief, width))[: max(height, 1)]
+        above = max((height - len(whole)) // 2, 0)
+        self.paint(*([()] * above), *[(Span(line.center(width)[:width]),) for line in whole])
+
+    def on_resize(self) -> None:
+        # It was told before it had a size, perhaps.
+        self.say(*self.screen.size)
 
 
 def _runs(rows: list[int]) -> list[tuple[int, int]]:
