@@ -224,7 +224,8 @@ class _Conducted:
     def _predict(self) -> None:
         """Store what the other cells are going to do, by the runs of the baseline so far; what is known stays.
 
-        Shadows see little of a short run, so that some predictions take several.
+        Shadows see little of a short run, so that some predictions take several. Of a cell that has none, the newest
+        reason is kept: an older one may hold no longer.
         """
         plan, known = self._plan, self._state.predictions
         left = [cell for cell in plan.cells if cell != 0 and (cell not in known or known[cell].tokens is None)]
@@ -235,7 +236,7 @@ class _Conducted:
         configs = {cell: plan.config(cell) for cell in left}
         found = explained.predictions([self._folder / name for name in recorded], configs, plan.config(0))
         for cell, prediction in found.items():
-            if cell not in known or prediction.tokens is not None:
+            if cell not in known or prediction.tokens is not None or prediction.reason != known[cell].reason:
                 self._state.predict(cell, prediction)
 
     def _judge(self) -> None:
