@@ -48,7 +48,7 @@ INDENT: Final = "  "
 LEAST_BAR: Final = 12
 MOST_BAR: Final = 40
 
-VERDICTS: Final = {True: "holds here", False: "does not hold here", None: "left open here"}
+VERDICTS: Final = {True: "holds here", False: "does not hold here", None: "is left open here"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
 
 from stackscope.experiments.lessons import lengths, searching, speculating
-from stackscope.experiments.lessons.data import Data, crossing
+from stackscope.experiments.lessons.data import Data, Point, crossings
 from stackscope.experiments.limits import Limit
 from stackscope.experiments.state import CellRun
 from stackscope.records import Estimate, Prediction
@@ -190,7 +191,8 @@ def test_batches_that_starve_drafts() -> None:
     conclusion, text = concluded(6, found)
     assert conclusion.holds is True
     # ln 1.2 : ln 0.8 cuts the way from 4 to 8 at 45 %: 4 · 2^0.45 = 5.46
-    assert "With F16 weights they stop helping at about 5.4" in text
+    assert "With F16 weights they help at 1, 2 and 4 at a time and lose at 8 and 16 at a time; they stop " in text
+    assert "stop helping at about 5.4" in text
 
 
 def test_batches_that_help_drafts() -> None:
@@ -370,11 +372,11 @@ def test_without_a_whole_block_nothing_is_concluded(number: int) -> None:
 
 
 def test_a_crossing_lies_between_the_points_around_it() -> None:
-    found = crossing([(0.0, 0.5), (1.0, 2.0), (2.0, 3.0)])
-    assert found is not None
+    low, high = math.log(0.5), math.log(2.0)
+    (found,) = crossings([Point(0.0, low, -1), Point(1.0, high, 1), Point(2.0, 1.1, 1)])
     assert found.at == pytest.approx(0.5)  # ln 0.5 = −ln 2
     assert not found.falls
-    assert crossing([(0.0, 1.5), (1.0, 2.0)]) is None
+    assert crossings([Point(0.0, 0.4, 1), Point(1.0, high, 1)]) == []
 
 
 def test_the_prefix_lesson_expects_both_times_however_wide_their_intervals() -> None:

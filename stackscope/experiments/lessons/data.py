@@ -24,10 +24,23 @@ if TYPE_CHECKING:
 RATE = "tokens_per_s"
 
 
-class Crossing(NamedTuple):
-    """Where a line goes through a level."""
+class Point(NamedTuple):
+    """A ratio somewhere along a course."""
 
-    at: float
+    x: float
+    log: float
+    side: int
+    """1 above a ratio of 1, -1 below it; 0: it cannot be told from 1."""
+
+
+class Crossing(NamedTuple):
+    """Where a course goes through a ratio of 1."""
+
+    low: float
+    """The points around it that are each told apart from 1."""
+    high: float
+    at: float | None
+    """Straight in ln ratio. `None`: a point between the two cannot be told from 1."""
     falls: bool
 
 
@@ -71,9 +84,10 @@ class Data:
     def fastest(self, keys: Iterable[str]) -> str:
         """The one with most tokens per second, by geometric means over the blocks as ratios are formed: no other of
         them has a ratio above its own. The first, where nothing was measured."""
-        return max(keys, key=self._log_rate)
+        return max(keys, key=self.rank)
 
-    def _log_rate(self, key: str) -> float:
+    def rank(self, key: str) -> float:
+        """The logarithm of that mean; minus infinity where nothing was measured."""
         place = self._places[key]
         values = [math.log(block[place].figures[RATE]) for block in self._blocks if block[place].figures.get(RATE)]
         return sum(values) / len(values) if values else -math.inf
@@ -162,16 +176,26 @@ def is_less(contrast: Contrast | None) -> bool:
     return contrast is not None and contrast.log < 0 and contrast.is_from_one()
 
 
-def crossing(points: Sequence[tuple[float, float]]) -> Crossing | None:
-    """Where ratios, given as (x, ratio) by rising x, first go through 1: between two points, straight in ln ratio.
+def measured_at(x: float, ratio: Contrast) -> Point:
+    """A ratio that was measured: it has a side where it has one beyond doubt."""
+    return Point(x, ratio.log, is_more(ratio) - is_less(ratio))
 
-    `None`: they stay on one side.
-    """
-    for (x, ratio), (next_x, next_ratio) in pairwise(points):
-        y, next_y = math.log(ratio), math.log(next_ratio)
-        if (y < 0) != (next_y < 0):
-            return Crossing(x + (next_x - x) * -y / (next_y - y), next_y < y)
-    return None
+
+def expected_at(x: float, ratio: float) -> Point:
+    """A ratio that is expected, taken as it is."""
+    return Point(x, math.log(ratio), (ratio > 1) - (ratio < 1))
+
+
+def crossings(points: Sequence[Point]) -> list[Crossing]:
+    """Where a course, given by rising x, goes from one side of 1 to the other."""
+    known = [(place, point) for place, point in enumerate(points) if point.side != 0]
+    found = []
+    for (place, one), (next_place, other) in pairwise(known):
+        if one.side != other.side:
+            share = -one.log / (other.log - one.log)
+            at = one.x + (other.x - one.x) * share if next_place == place + 1 else None
+            found.append(Crossing(one.x, other.x, at, falls=other.side < 0))
+    return found
 
 
 def why_lost(data: Data, key: str, what: str = "Drafting") -> str | None:

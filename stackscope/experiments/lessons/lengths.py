@@ -88,8 +88,13 @@ def conclude_lengths(data: Data) -> Conclusion:
     ]
     longest = _lengths(data, RATES[0])[-1]
     wasted = data.ratio(_length(longest, RATES[0]), _length(low, RATES[0]))
-    if low < high:
-        holds: bool | None = True
+    rivals = _rivals(data, RATES[0]), _rivals(data, RATES[1])
+    holds: bool | None
+    if low <= high and not (max(rivals[0]) < min(rivals[1]) or len(rivals[0]) == len(rivals[1]) == 1):
+        holds = None
+        sentences.append(f"{_unclear(data, low, high, rivals)}, so that it stays open whether the best length changes.")
+    elif low < high:
+        holds = True
         sentences.append(
             f"Drafts of {longest} that rarely agree run at {told(wasted)} of those of {low}: rows that are thrown away "
             "still cost."
@@ -105,6 +110,27 @@ def conclude_lengths(data: Data) -> Conclusion:
         sentences.append(why if why is not None else "At 40 % accepted every length loses.")
     blocks = row_blocks(data)
     return Conclusion(holds=holds, sentences=tuple([*sentences, blocks] if blocks else sentences))
+
+
+def _rivals(data: Data, rate: float) -> list[int]:
+    """The lengths that may be the best: those that the best is not beyond doubt faster than, itself among them."""
+    best = best_length(data, rate)
+    assert best is not None
+    return [
+        n for n in _lengths(data, rate) if n == best or not is_less(data.ratio(_length(n, rate), _length(best, rate)))
+    ]
+
+
+def _unclear(data: Data, low: int, high: int, rivals: tuple[list[int], list[int]]) -> str:
+    """Which lengths cannot be told from the best of each acceptance."""
+    phrases = []
+    for rate, best, lengths in zip(RATES, (low, high), rivals, strict=True):
+        near = [
+            f"{n} ({told(data.ratio(_length(n, rate), _length(best, rate)))} of {best})" for n in lengths if n != best
+        ]
+        if near:
+            phrases.append(f"at {units.percent(rate)} {' and '.join(near)}")
+    return f"The intervals do not tell from the best {', '.join(phrases)}"
 
 
 def _dearest(data: Data, length: int) -> str:

@@ -16,7 +16,7 @@ from stackscope.experiments.lessons.contracts import (
     changed,
     drafting,
 )
-from stackscope.experiments.lessons.data import is_more, told
+from stackscope.experiments.lessons.data import is_less, is_more, told
 from stackscope.experiments.lessons.traffic import completions
 from stackscope.experiments.search_space import Axis, Value
 from stackscope.toggles import EngineConfig
@@ -95,24 +95,50 @@ def _axes(data: Data) -> tuple[list[str], list[str]]:
 
 def intuition(data: Data) -> str:
     """The best weights, drafts being off, with the best drafts, weights being those of the first configuration."""
+    of_weights, of_drafts = _singles(data)
+    return f"{_split(data.fastest(of_weights))[0]}, {_split(data.fastest(of_drafts))[1]}"
+
+
+def _singles(data: Data) -> tuple[list[str], list[str]]:
+    """The configurations that tell the best weights, and those that tell the best drafts."""
     weights, drafts = _axes(data)
-    best_weights = _split(data.fastest([f"{one}, {drafts[0]}" for one in weights]))[0]
-    best_drafts = _split(data.fastest([f"{weights[0]}, {one}" for one in drafts]))[1]
-    return f"{best_weights}, {best_drafts}"
+    return [f"{one}, {drafts[0]}" for one in weights], [f"{weights[0]}, {one}" for one in drafts]
+
+
+def _rivals(data: Data, keys: list[str]) -> list[str]:
+    """Those that may be the fastest as well: the one that is ahead is not beyond doubt faster."""
+    best = data.fastest(keys)
+    return [key for key in keys if key != best and not is_less(data.ratio(key, best))]
+
+
+def _guesses(data: Data) -> list[str]:
+    """What intuition may put together, where the best of a kind is not known for sure; `intuition` first."""
+    of_weights, of_drafts = _singles(data)
+    weights, drafts = ([data.fastest(keys), *_rivals(data, keys)] for keys in (of_weights, of_drafts))
+    return [f"{_split(one)[0]}, {_split(other)[1]}" for one in weights for other in drafts]
 
 
 def hurting(data: Data) -> list[Hurting]:
     """Every such pair, beyond doubt for all of them together; the worst first."""
     weights, drafts = _axes(data)
-    pairs = [(one, other) for one in weights[1:] for other in drafts[1:]]
-    confidence = factorial.simultaneous(len(pairs))
+    return _hurting_at(data, factorial.simultaneous((len(weights) - 1) * (len(drafts) - 1)))
+
+
+def nearly_hurting(data: Data) -> list[Hurting]:
+    """Pairs of which that holds by their own intervals, but not for all pairs together."""
+    sure = {(pair.one, pair.other) for pair in hurting(data)}
+    return [pair for pair in _hurting_at(data, factorial.CONFIDENCE) if (pair.one, pair.other) not in sure]
+
+
+def _hurting_at(data: Data, confidence: float) -> list[Hurting]:
+    weights, drafts = _axes(data)
     found = []
-    for one, other in pairs:
+    for one, other in ((one, other) for one in weights[1:] for other in drafts[1:]):
         alone = f"{one}, {drafts[0]}", f"{weights[0]}, {other}"
         gains = [data.ratio(key) for key in alone]
         if any(gain is None or gain.log <= 0 or not gain.is_from_one(confidence) for gain in gains):
             continue
-        over_best = data.ratio(f"{one}, {other}", data.fastest(list(alone)))
+        over_best = data.ratio(f"{one}, {other}", data.fastest(alone))
         if over_best is not None and over_best.log < 0 and over_best.is_from_one(confidence):
             found.append(Hurting(one, other, over_best))
     return sorted(found, key=lambda pair: pair.over_best.log)
@@ -131,26 +157,66 @@ def conclude_search(data: Data) -> Conclusion:
     """By the best configuration beside what one would have put together, and beside what the search chose."""
     if data.n_blocks == 0:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
-    best, guessed = data.fastest(list(data.cells)), intuition(data)
-    pairs = hurting(data)
-    sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}."]
-    over = None if best == guessed else data.ratio(best, guessed)
-    if over is None:
-        holds: bool | None = bool(pairs)
-        sentences.append("The best weights and the best drafts, put together, are just that: here intuition does.")
-    elif is_more(over):
-        holds = True
-        sentences.append(f"It runs at {told(over)} of {guessed}, which the best single settings make together.")
-    else:
-        holds = True if pairs else None
-        sentences.append(f"It cannot be told from {guessed}, which the best single settings make ({told(over)}).")
+    best, pairs = data.fastest(list(data.cells)), hurting(data)
+    holds, told_best = _beside_intuition(data, best)
+    sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}.", *told_best]
     sentences += [
         f"{pair.one} and {pair.other} each help alone; together they run at {told(pair.over_best)} of the better one."
         for pair in pairs[:2]
     ]
+    if pairs:
+        holds = True
+    elif near := nearly_hurting(data):
+        sentences.append(_hint(data, near[0]))
+        holds = None if holds is False else holds
     if data.chosen is not None:
         sentences.append(_search_told(data, best))
     return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def _beside_intuition(data: Data, best: str) -> tuple[bool | None, list[str]]:
+    """Whether the best is another one than single settings make, and what is to be said of it.
+
+    Only a configuration that is told apart from each that would change the answer gives one.
+    """
+    guessed, *others = _guesses(data)
+    rivals = _rivals(data, list(data.cells))
+    over = None if best == guessed else data.ratio(best, guessed)
+    if over is None and rivals:
+        near = max(rivals, key=data.rank)
+        return None, [
+            "The best weights and the best drafts, put together, are just that; but it cannot be told from "
+            f"{near}, which runs at {told(data.ratio(near, best))} of it."
+        ]
+    holds: bool | None
+    if over is None:
+        holds = False
+        sentences = ["The best weights and the best drafts, put together, are just that: here intuition does."]
+    elif is_more(over):
+        holds = True
+        sentences = [f"It runs at {told(over)} of {guessed}, which the best single settings make together."]
+    else:
+        holds = None
+        sentences = [f"It cannot be told from {guessed}, which the best single settings make ({told(over)})."]
+    changing = [one for one in others if (one == best or one in rivals) is (holds is True)]
+    if holds is not None and changing:
+        holds = None
+        sentences.append(
+            f"But the best single settings may as well be those of {changing[0]}: alone they cannot be told apart."
+        )
+    return holds, sentences
+
+
+def _hint(data: Data, pair: Hurting) -> str:
+    """A pair that would hurt, were it the only one that was looked at."""
+    weights, drafts = _axes(data)
+    alone = [data.ratio(f"{pair.one}, {drafts[0]}"), data.ratio(f"{weights[0]}, {pair.other}")]
+    n = (len(weights) - 1) * (len(drafts) - 1)
+    return (
+        f"A hint: {pair.one} ({told(alone[0])}) and {pair.other} ({told(alone[1])}) seem to help alone, and together "
+        f"run at {told(pair.over_best)} of the better one. Each interval leaves out 1, but not where all {n} pairs "
+        "are to hold together."
+    )
 
 
 def _search_told(data: Data, best: str) -> str:

@@ -17,12 +17,21 @@ from stackscope.experiments.lessons.contracts import (
     drafting,
     require_draft,
 )
-from stackscope.experiments.lessons.data import crossing, is_less, is_more, told, why_lost
+from stackscope.experiments.lessons.data import (
+    Point,
+    crossings,
+    expected_at,
+    is_less,
+    is_more,
+    measured_at,
+    told,
+    why_lost,
+)
 from stackscope.experiments.lessons.traffic import completions, decoding
 from stackscope.toggles import EngineConfig
 
 if TYPE_CHECKING:
-    from stackscope.experiments.lessons.data import Data
+    from stackscope.experiments.lessons.data import Crossing, Data
 
 OFF = "plain"
 ACCEPTANCES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -66,24 +75,34 @@ def stage_acceptance(models: Models, is_quick: bool) -> Stage:
 
 def expect_acceptance(data: Data) -> str:
     """Where the predicted speed-up goes through 1."""
-    points = [(rate, one) for rate in _rates(data) if (one := data.predicted(accepting(rate))) is not None]
-    found = crossing(points)
-    if found is not None:
-        return f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}."
+    points = [expected_at(rate, one) for rate in _rates(data) if (one := data.predicted(accepting(rate))) is not None]
+    even = _break_even(points)
+    if even is not None:
+        return f"Drafts of {LENGTH} break even at an acceptance {even}."
     if len(points) < len(_rates(data)):
         return ""  # Where they would break even may lie among those of which nothing was predicted.
-    return f"Drafts of {LENGTH} {'gain' if points[0][1] > 1 else 'lose'} at every acceptance."
+    return f"Drafts of {LENGTH} {'gain' if points[0].side > 0 else 'lose'} at every acceptance."
+
+
+def _break_even(points: list[Point]) -> str | None:
+    """`of 54 %`, or `between 40 % and 80 %` where only that is known. `None`: the course stays on one side."""
+    found = crossings(points)
+    if not found:
+        return None
+    if len(found) == 1 and found[0].at is not None:
+        return f"of {units.percent(found[0].at)}"
+    return f"between {units.percent(found[0].low)} and {units.percent(found[-1].high)}"
 
 
 def conclude_acceptance(data: Data) -> Conclusion:
     """By where the speed-up goes through 1."""
     known = _rates(data)
     ratios = [(rate, data.ratio(accepting(rate))) for rate in known]
-    points = [(rate, one.ratio) for rate, one in ratios if one is not None]
+    points = [measured_at(rate, one) for rate, one in ratios if one is not None]
     if len(points) < len(ratios) or not points:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     lowest, highest = accepting(known[0]), accepting(known[-1])
-    found = crossing(points)
+    even = _break_even(points)
     ends = f"From {told(data.ratio(lowest))} ({lowest}) it goes to {told(data.ratio(highest))} ({highest})."
     cost = _cost(data, known)
     price = (
@@ -91,8 +110,8 @@ def conclude_acceptance(data: Data) -> Conclusion:
         if cost is None
         else f" A round of up to {LENGTH + 1} rows and its drafts costs {units.number(cost)} plain steps"
     )
-    if found is not None and is_less(data.ratio(lowest)) and is_more(data.ratio(highest)):
-        at = f"Drafts of {LENGTH} break even at an acceptance of {units.percent(found.at)}.{price}"
+    if even is not None and is_less(data.ratio(lowest)) and is_more(data.ratio(highest)):
+        at = f"Drafts of {LENGTH} break even at an acceptance {even}.{price}"
         return Conclusion(holds=True, sentences=(ends, at + (", and has to bring as many tokens." if price else "")))
     if all(is_less(data.ratio(accepting(rate))) for rate in known):
         most = max((data.figure(accepting(rate), "tokens_per_forward") or 0.0) for rate in known)
@@ -168,11 +187,11 @@ def _batches(data: Data, kind: str) -> list[int]:
 
 
 def expect_batches(data: Data) -> str:
-    """Where the predicted gains go through 1."""
+    """At which batches drafts are predicted to help."""
     phrases = []
     for kind in KINDS:
         known = [(math.log2(n), data.predicted(_drafted(kind, n))) for n in _batches(data, kind)]
-        sentence = _sides(kind, [(x, one) for x, one in known if one is not None], len(known))
+        sentence = _course(kind, [expected_at(x, one) for x, one in known if one is not None], len(known))
         phrases += [] if sentence is None else [sentence]
     return " ".join(phrases)
 
@@ -187,7 +206,7 @@ def conclude_batches(data: Data) -> Conclusion:
     sentences = [
         f"Drafts bring {told(data.ratio(few))} at {batches[0]} at a time and {told(data.ratio(many))} at "
         f"{batches[-1]}: the gain changes by {told(fall)}.",
-        *(sentence for kind in KINDS if (sentence := _crossing(data, kind)) is not None),
+        *(sentence for kind in KINDS if (sentence := _measured_course(data, kind)) is not None),
     ]
     holds: bool | None = None
     if is_less(fall):
@@ -215,25 +234,40 @@ def _price(data: Data, kind: str, batches: list[int]) -> str:
     )
 
 
-def _crossing(data: Data, kind: str) -> str | None:
-    """Where the gain of one type of weights goes through 1."""
+def _measured_course(data: Data, kind: str) -> str | None:
+    """At which batches drafts help, with one type of weights."""
     ratios = [(math.log2(batch), data.ratio(_drafted(kind, batch))) for batch in _batches(data, kind)]
-    return _sides(kind, [(x, one.ratio) for x, one in ratios if one is not None], len(ratios))
+    return _course(kind, [measured_at(x, one) for x, one in ratios if one is not None], len(ratios))
 
 
-def _sides(kind: str, points: list[tuple[float, float]], n_tried: int) -> str | None:
-    """Of (log₂ batch, gain) as far as they are known, of `n_tried` batches."""
+def _course(kind: str, points: list[Point], n_tried: int) -> str | None:
+    """On which side of 1 gains lie along log₂ batch, as far as they are known, of `n_tried` batches."""
     if not points:
         return None
-    found = crossing(points)
-    if found is not None:
-        word = "stop helping" if found.falls else "begin to help"
-        return f"With {kind} weights they {word} at about {units.number(2**found.at)} at a time."
-    side = "gain" if points[0][1] > 1 else "lose"
-    if len(points) < n_tried:
-        known = ", ".join(str(round(2**x)) for x, _ in points)
-        return f"With {kind} weights they {side} at {known} at a time; of the other batches nothing is known."
-    return f"With {kind} weights they {side} at every batch that was tried."
+    sides = {word: [one for one in points if one.side == side] for word, side in (("help", 1), ("lose", -1))}
+    for word, known in sides.items():
+        if len(known) == n_tried:
+            return f"With {kind} weights they {word} at every batch that was tried."
+    course = " and ".join(f"{word} at {_listed(known)} at a time" for word, known in sides.items() if known)
+    unclear = [one for one in points if one.side == 0]
+    told_apart = [f"they {course}"] if course else []
+    told_apart += [f"no difference can be told at {_listed(unclear)}"] if unclear else []
+    turns = " and ".join(map(_turn, crossings(points)))
+    told_apart += [f"they {turns}"] if turns else []
+    told_apart += ["of the other batches nothing is known"] if len(points) < n_tried else []
+    return f"With {kind} weights {'; '.join(told_apart)}."
+
+
+def _listed(points: list[Point]) -> str:
+    batches = [str(round(2**one.x)) for one in points]
+    return batches[0] if len(batches) == 1 else f"{', '.join(batches[:-1])} and {batches[-1]}"
+
+
+def _turn(found: Crossing) -> str:
+    word = "stop helping" if found.falls else "begin to help"
+    if found.at is None:
+        return f"{word} somewhere between {round(2**found.low)} and {round(2**found.high)}"
+    return f"{word} at about {units.number(2**found.at)}"
 
 
 def picture_batches(data: Data) -> Picture:
