@@ -139,13 +139,16 @@ def _caches(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[st
         return
     hits = f"{letters[0]} found {units.percent(one)} of the prompt tokens in its prefix cache, {letters[1]}"
     hits = f"{hits} {units.percent(other)}"
-    if any(each.area == "configuration" and each.name in HIT_SETTINGS for each in found):
-        yield Concern(
-            kind="hit rate", text=f"{hits}: with other settings of slots or cache, that is part of the effect."
-        )
-    else:
+    is_set_alike = not any(each.area == "configuration" and each.name in HIT_SETTINGS for each in found)
+    if not a.header.workload or not b.header.workload:
+        text = f"{hits}: what they were asked is not recorded of both, and may be why."
+    elif any(each.area == "workload" for each in found):
+        text = f"{hits}: the workloads are not the same, which may be all of it."
+    elif is_set_alike:
         text = f"{hits}, though both are set alike: as after a run that left its prefixes behind."
-        yield Concern(kind="hit rate", text=text, is_barrier=True)
+    else:
+        text = f"{hits}: with other settings of slots or cache, that is part of the effect."
+    yield Concern(kind="hit rate", text=text, is_barrier=is_set_alike)
 
 
 def _throttling(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
