@@ -66,6 +66,7 @@ def sweep_report(
         plan=plan,
         result=search_results.analyse(plan, runs, guesses),
         predictions=state.predictions,
+        refusals=state.refusals,
         notes=(*dict.fromkeys(note for run in runs for note in run.notes), *notes),
         folder=folder,
         is_interrupted=is_interrupted,

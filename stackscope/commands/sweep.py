@@ -82,6 +82,7 @@ def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | No
     )
     is_alone = asked.folder is not None and all(value is None for value in (*given.values(), *own))
     plan = None if is_alone else plan_of(given, asked, config=config, maker=maker)
+    refusals: dict[int, str] = {}
     folder = asked.folder
     if folder is None:
         assert plan is not None
@@ -90,8 +91,12 @@ def sweep(given: Mapping[str, object], asked: SweepOptions, *, config: Path | No
     if plan is not None:
         StateFile.refuse_other(folder, KIND, plan, settled_later=["refused"])
         maker.make()
-        plan = msgspec.structs.replace(plan, refused=_refused(plan.base, plan.axes))
+        refusals = _refused(plan.base, plan.axes)
+        plan = msgspec.structs.replace(plan, refused=tuple(refusals))
     with StateFile.open(folder, KIND, plan) as state, keeping(folder, "sweep"):
+        for cell, why in refusals.items():
+            if cell not in state.refusals:
+                state.refuse(cell, why)
         return _Conducted(plan_as(SweepPlan, state.plan, state.path), state, folder, is_json=asked.json).run()
 
 
@@ -165,13 +170,13 @@ def _goals(file: SweepFile, asked: SweepOptions) -> Goals:
     return goals if constraints is None else msgspec.structs.replace(goals, constraints=parse_constraints(constraints))
 
 
-def _refused(base: EngineConfig, axes: tuple[Axis, ...]) -> tuple[int, ...]:
-    """Configurations that are known not to run. Raises `ToggleRefusedError` when none is left."""
+def _refused(base: EngineConfig, axes: tuple[Axis, ...]) -> dict[int, str]:
+    """Why configurations are known not to run, by their place. Raises `ToggleRefusedError` when none is left."""
     space = configurations(base, axes)
     refusals = explained.refusals_of([one.config for one in space], Allowances(usable_cores()))
     if len(refusals) == len(space):
         raise ToggleRefusedError(f"None of the configurations can run: {next(iter(refusals.values()))}")
-    return tuple(refusals)
+    return refusals
 
 
 class _Conducted:

@@ -73,6 +73,14 @@ class CellQuality(msgspec.Struct, frozen=True, kw_only=True, tag="quality"):
     figures: dict[str, float]
 
 
+class CellRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
+    """That a cell cannot run, as was known before anything ran."""
+
+    cell: int
+    why: str
+    """A sentence, with what can be done about it."""
+
+
 class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
     format: int
     kind: str
@@ -83,7 +91,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, tag="plan"):
 _OPENING: Final = b'{"type":"plan"'
 """What every file of an experiment begins with, were it ended in its first line."""
 
-Line: TypeAlias = CellRun | CellPrediction | CellQuality
+Line: TypeAlias = CellRun | CellPrediction | CellQuality | CellRefusal
 """Any line but the first."""
 
 
@@ -101,6 +109,8 @@ class StateFile:
         """By cell. Empty: none were made yet."""
         self.quality = {line.cell: line.figures for line in lines if isinstance(line, CellQuality)}
         """By cell: of those that were held against the reference."""
+        self.refusals = {line.cell: line.why for line in lines if isinstance(line, CellRefusal)}
+        """By cell: why some cannot run, as was known beforehand."""
 
     @classmethod
     def open(cls, folder: Path, kind: str, plan: msgspec.Struct | None) -> Self:
@@ -172,6 +182,11 @@ class StateFile:
         self._append(CellQuality(cell=cell, figures=figures))
         self.quality[cell] = figures
 
+    def refuse(self, cell: int, why: str) -> None:
+        """Store why a cell cannot run. Raises `SessionFileError`."""
+        self._append(CellRefusal(cell=cell, why=why))
+        self.refusals[cell] = why
+
     def _append(self, line: msgspec.Struct) -> None:
         left = memoryview(msgspec.json.encode(line) + b"\n")
         try:
@@ -203,6 +218,7 @@ class Stored(NamedTuple):
     predictions: dict[int, Prediction]
     """By cell, like `quality`."""
     quality: dict[int, dict[str, float]]
+    refusals: dict[int, str]
 
 
 def read(folder: Path) -> Stored:
@@ -225,6 +241,7 @@ def read(folder: Path) -> Stored:
         runs=[line for line in results if isinstance(line, CellRun)],
         predictions={line.cell: line.prediction for line in results if isinstance(line, CellPrediction)},
         quality={line.cell: line.figures for line in results if isinstance(line, CellQuality)},
+        refusals={line.cell: line.why for line in results if isinstance(line, CellRefusal)},
     )
 
 

@@ -14,6 +14,7 @@ from stackscope.experiments.plan import warmup_requests
 from stackscope.options import OPTIONS, field_defaults
 from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
+from stackscope.report.sweep_refused import UNTOLD, Refused, by_reason
 from stackscope.report.sweep_words import (
     brings,
     called,
@@ -59,6 +60,8 @@ class SweepReport:
     result: SweepResult
     folder: Path
     predictions: Mapping[int, Prediction] = field(default_factory=dict)
+    refusals: Mapping[int, str] = field(default_factory=dict)
+    """By cell: why some cannot run, as was known before anything ran."""
     notes: tuple[str, ...] = ()
     is_interrupted: bool = False
 
@@ -71,7 +74,7 @@ def shown(report: SweepReport, width: int) -> Text:
         blocks.append([hang(Text(), [nothing_ran(result)], width)])
     else:
         blocks += [_table(report, width), _winner(report, width), _pairs(result, width)]
-    blocks.append([row("cannot run", [f"{label}: {why}"], width, style="yellow") for label, why in refusals(report)])
+    blocks.append([row("cannot run", [one.text], width, style="yellow") for one in refused(report)])
     blocks.append([row("note", [note], width, style="yellow") for note in notes_of(report)])
     lines = [row("results", [str(report.folder)], width)]
     if report.is_interrupted:
@@ -98,10 +101,14 @@ def title_phrases(report: SweepReport) -> list[list[str]]:
         how = f"searched with {units.counted(plan.budget, 'run')} at most"
     warm = units.counted(warmup_requests(plan.workload), "request")
     goals = ", ".join(called(name) for name in plan.goals.objectives)
+    n_refused = len(refusals(report))
     limits = "".join(f", {constraint.text}" for constraint in plan.goals.constraints)
     return [
         describe(plan.workload).split(" · "),
-        [f"{units.counted(result.n_configurations, 'configuration')}, {how}"],
+        [
+            f"{units.counted(result.n_configurations, 'configuration')}, {how}",
+            *([f"{units.count(n_refused)} of them cannot run"] if n_refused else []),
+        ],
         [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
     ]
 
@@ -217,11 +224,14 @@ def pair_text(pair: HurtingPair) -> str:
 
 
 def refusals(report: SweepReport) -> list[tuple[str, str]]:
-    """(configuration, why it cannot run); of those refused beforehand, the first few."""
-    known = {one for one, _ in report.result.refused}
+    """(configuration, why it cannot run): those that were known beforehand, then those that were tried."""
     space = report.plan.configurations
-    beforehand = [(space[cell].label, "refused beforehand") for cell in report.plan.refused[:4]]
-    return [*report.result.refused, *(one for one in beforehand if one[0] not in known)]
+    beforehand = {space[cell].label: report.refusals.get(cell, UNTOLD) for cell in report.plan.refused}
+    return list({**beforehand, **dict(report.result.refused)}.items())
+
+
+def refused(report: SweepReport) -> list[Refused]:
+    return by_reason(refusals(report), [one.label for one in report.plan.configurations])
 
 
 def document(report: SweepReport) -> dict[str, Any]:
@@ -266,6 +276,7 @@ def document(report: SweepReport) -> dict[str, Any]:
         ],
         "pairs_judged": result.n_pairs,
         "refused": [list(one) for one in refusals(report)],
+        "refused_by_reason": [{"why": one.why, "configurations": list(one.labels)} for one in refused(report)],
         "predictions": {str(cell): msgspec.to_builtins(one) for cell, one in report.predictions.items()},
         "notes": notes_of(report),
     }

@@ -16,7 +16,7 @@ from stackscope.report.sweep import (
     no_pairs,
     notes_of,
     pair_text,
-    refusals,
+    refused,
     title_phrases,
     why,
 )
@@ -62,10 +62,13 @@ def _sections(report: SweepReport) -> Iterator[Section]:
 
 
 def _refused(report: SweepReport) -> Iterator[Section]:
-    refused = refusals(report)
-    if refused:
-        table = Table(title="Refused", head=("configuration", "why"), rows=tuple(refused), is_text=True)
-        yield Section(name="refused", title="What cannot run", tables=(table,))
+    groups = refused(report)
+    if groups:
+        n = sum(len(one.labels) for one in groups)
+        told = f"{units.count(n)} of {units.counted(report.result.n_configurations, 'configuration')}."
+        rows = tuple([(one.named, one.why) for one in groups])
+        table = Table(title="Refused", head=("configurations", "why"), rows=rows, is_text=True)
+        yield Section(name="refused", title="What cannot run", told=(told,), tables=(table,))
 
 
 def _winner(report: SweepReport) -> Iterator[str]:
