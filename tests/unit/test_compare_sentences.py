@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.analysis.comparing.comparison import compare_digests
+from stackscope.analysis.comparing import comparison
+from stackscope.analysis.comparing.comparison import Compared, compare_digests
+from stackscope.analysis.statistics import Interval
 from tests.unit.compare_sessions import Run
 
 if TYPE_CHECKING:
@@ -33,3 +35,46 @@ def test_prefixes_were_left_behind_only_where_the_same_was_asked(there: dict[str
     assert says in text
     assert ("left its prefixes behind" in text) == (there == {})
     assert found.verdict == "not comparable"
+
+
+def of(header: str, unit: str, ratio: tuple[float, float, float] | None) -> Compared:
+    return Compared(
+        name=header, header=header, unit=unit, better="more" if unit == "tok/s" else "less", a=1.0,
+        b=1.0 if ratio is None else ratio[0], ratio=None if ratio is None else Interval(*ratio), why="too few steps",
+    )  # fmt: skip
+
+
+WORSE, BETTER = of("E2E p50", "ns", (1.57, 1.33, 1.84)), of("TTFT p50", "ns", (0.5, 0.4, 0.7))
+SAME = of("step gap p50", "ns", (1.1, 0.9, 1.3))
+
+
+@pytest.mark.parametrize(
+    ("rate", "figures", "says"),
+    [
+        ((0.58, 0.33, 1.01), (SAME,), "B is not distinguishable from A: tokens/s out -42 % [-67, 1]."),
+        (
+            (0.58, 0.33, 1.01),
+            (WORSE, SAME),
+            "B is not distinguishable from A in tokens/s out: -42 % [-67, 1]. Worse all the same: E2E p50 +57 % "
+            "[33, 84].",
+        ),
+        (
+            (0.58, 0.33, 1.01),
+            (WORSE, BETTER),
+            "B is not distinguishable from A in tokens/s out: -42 % [-67, 1]. Worse all the same: E2E p50 +57 % "
+            "[33, 84]. Better all the same: TTFT p50 -50 % [-60, -30].",
+        ),
+        (
+            None,
+            (WORSE, SAME),
+            "Of A and B, tokens/s out has no interval (too few steps). Worse all the same: E2E p50 +57 % [33, 84].",
+        ),
+        (None, (SAME,), "Nothing can be said of A and B: tokens/s out has no interval (too few steps)."),
+        ((0.5, 0.4, 0.6), (WORSE,), "B is slower than A: tokens/s out -50 % [-60, -40]."),
+    ],
+)
+def test_the_first_sentence_names_what_the_table_shows_beyond_doubt(
+    rate: tuple[float, float, float] | None, figures: tuple[Compared, ...], says: str
+) -> None:
+    headline = of("tokens/s out", "tok/s", rate)
+    assert comparison._verdict(headline, (headline, *figures), ("A", "B"))[1] == says

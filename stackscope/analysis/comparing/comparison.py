@@ -227,18 +227,33 @@ def _loads(digest: Digest) -> list[Load]:
 
 def _verdict(headline: Compared, figures: Sequence[Compared], letters: tuple[str, str]) -> tuple[Verdict, str]:
     a, b = letters
+    worse, better = (_sure(figures, standing) for standing in ("worse", "better"))
     if headline.ratio is None:
-        return "unknown", f"Nothing can be said of {a} and {b}: {headline.header} has no interval ({headline.why})."
-    change = f"{headline.header} {spelled(headline.ratio)}"
+        sentence = f"{headline.header} has no interval ({headline.why})."
+        if not worse and not better:
+            return "unknown", f"Nothing can be said of {a} and {b}: {sentence}"
+        return "unknown", " ".join([f"Of {a} and {b}, {sentence}", *_all_the_same(worse, better)])
+    change = spelled(headline.ratio)
     if headline.standing == "not distinguishable":
-        return "not distinguishable", f"{b} is not distinguishable from {a}: {change}."
+        if not worse and not better:
+            return "not distinguishable", f"{b} is not distinguishable from {a}: {headline.header} {change}."
+        sentence = f"{b} is not distinguishable from {a} in {headline.header}: {change}."
+        return "not distinguishable", " ".join([sentence, *_all_the_same(worse, better)])
     is_faster = headline.standing == "better"
-    sentence = f"{b} is {'faster' if is_faster else 'slower'} than {a}: {change}."
-    contrary = [one for one in figures if one.standing == ("worse" if is_faster else "better") and one.unit == "ns"]
-    if contrary:
-        told = ", ".join(f"{one.header} {spelled(one.ratio)}" for one in contrary if one.ratio is not None)
-        sentence = f"{sentence} {'Worse' if is_faster else 'Better'} all the same: {told}."
-    return ("faster" if is_faster else "slower"), sentence
+    sentence = f"{b} is {'faster' if is_faster else 'slower'} than {a}: {headline.header} {change}."
+    contrary = _all_the_same(worse if is_faster else "", "" if is_faster else better)
+    return ("faster" if is_faster else "slower"), " ".join([sentence, *contrary])
+
+
+def _sure(figures: Sequence[Compared], standing: Standing) -> str:
+    """The times that stand so beyond doubt, in words; empty where none does."""
+    told = [one for one in figures if one.standing == standing and one.unit == "ns"]
+    return ", ".join(f"{one.header} {spelled(one.ratio)}" for one in told if one.ratio is not None)
+
+
+def _all_the_same(worse: str, better: str) -> list[str]:
+    """What a table beside the verdict would seem to contradict it with, in sentences."""
+    return [f"{word} all the same: {told}." for word, told in (("Worse", worse), ("Better", better)) if told]
 
 
 def spelled(ratio: Interval) -> str:
