@@ -162,6 +162,7 @@ def test_its_words_and_figures_are_those_of_the_command(tmp_path: Path) -> None:
         ablation.interval_text(one, report.result.nominal) for one in (whole.measured, whole.product, whole.ratio)
     ]
     assert rows["1: weights=Q8_0"][2] == "1.45×"
+    assert "lines are intervals, 95 % of what was measured and 90 % of predictions." in shown
     assert "98.0 %" in shown
     assert "0.0123 nats" in shown
 

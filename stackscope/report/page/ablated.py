@@ -88,9 +88,12 @@ def _speed_ups(result: Ablation) -> Section:
                 Ratio(style="c1", what=PREDICTED, value=told.value, low=told.low, high=told.high, is_ring=True)
             )
         rows.append(Ratios(name=names[cell.cell], marks=tuple(marks)))
+    lines = f"lines are {_confidence(result)} intervals"
+    if any(cell.predicted is not None for cell in result.cells):
+        lines = f"lines are intervals, {_confidence(result)} of what was measured and 90 % of predictions"
     chart = ratios(
         "Speed-ups",
-        f"Tokens per second ÷ the baseline's; lines are {_confidence(result)} intervals. 1 is no difference.",
+        f"Tokens per second ÷ the baseline's; {lines}. 1 is no difference.",
         rows,
         missing="There is only the baseline.",
     )
