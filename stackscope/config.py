@@ -6,12 +6,12 @@ from __future__ import annotations
 import difflib
 import os
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
 from stackscope.errors import UsageError, WorkloadError
+from stackscope.homes import NoHomeError, expanded, expanded_text, user_folder
 from stackscope.model.ggml_types import BY_NAME
 from stackscope.options import (
     KEYS,
@@ -32,6 +32,7 @@ from stackscope.workload.spec import BUILT_INS, Length, WorkloadSpec, parse_leng
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 CONFIG_VARIABLE: Final = "STACKSCOPE_CONFIG"
 """Environment variable that names the settings file."""
@@ -148,19 +149,20 @@ def settings_file(chosen: Path | None, environment: Mapping[str, str]) -> Path |
     Only the user's own file may be missing.
     """
     if chosen is not None:
-        return chosen.expanduser()
+        return expanded(chosen)
     named = environment.get(CONFIG_VARIABLE, "")
     if named:
-        return Path(named).expanduser()
-    own = user_settings_file()
+        return expanded(named, origin=CONFIG_VARIABLE)
+    try:
+        own = user_settings_file()
+    except NoHomeError:
+        return None
     return own if own.is_file() else None
 
 
 def user_settings_file() -> Path:
-    """Where the user's own settings are looked for."""
-    import platformdirs
-
-    return platformdirs.user_config_path("stackscope", appauthor=False) / FILE_NAME
+    """Where the user's own settings are looked for. Raises `NoHomeError`."""
+    return user_folder("config") / FILE_NAME
 
 
 def read_settings(path: Path) -> dict[str, Given]:
@@ -269,7 +271,7 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     """A value as its field wants it; `is_text` allows numbers and switches to be spelled out."""
     kind = field_types().get(key, str)
     try:
-        converted = _converted(key, kind, value, is_text)
+        converted = _converted(key, kind, value, origin, is_text=is_text)
     except msgspec.ValidationError:
         raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.") from None
     except WorkloadError as error:
@@ -283,11 +285,11 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     return converted
 
 
-def _converted(key: str, kind: Any, value: object, is_text: bool) -> object:
+def _converted(key: str, kind: Any, value: object, origin: str, *, is_text: bool) -> object:
     if key in PATHS and isinstance(value, str):
         if "\0" in value:
             raise msgspec.ValidationError("no path has a NUL")
-        return os.path.expanduser(value)  # noqa: PTH111 - a name from the catalogue is no path, and stays as it is
+        return expanded_text(value, origin=origin)  # a name from the catalogue is no path, and stays as it is
     if key == "workload.name" and isinstance(value, str):
         return value  # a built-in or a file, told apart when the layers are known
     if Length in get_args(kind) and isinstance(value, str | int) and not isinstance(value, bool):
@@ -327,7 +329,7 @@ def _workload_of(text: str, origin: str) -> tuple[str | None, str | None]:
     """(built-in, file): what `--workload` names."""
     if text in BUILT_INS:
         return text, None
-    path = Path(text).expanduser()
+    path = expanded(text, origin=origin)
     if not path.exists() and not path.suffix and path.name == text:
         raise UsageError(f"{origin}: there is no workload or file {text!r}.", remedy=_suggestion(text, list(BUILT_INS)))
     return None, str(path)

@@ -15,8 +15,9 @@ from stackscope.characters import harmless
 from stackscope.commands import examinations, gpu_examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library
 from stackscope.commands.examined_ceilings import of_ceilings
+from stackscope.commands.folder_examinations import of_folders
 from stackscope.commands.host_examinations import of_host
-from stackscope.errors import LibraryError, ModelFileError, StackscopeError
+from stackscope.errors import LibraryError, ModelFileError, StackscopeError, UsageError
 from stackscope.hardware import host
 from stackscope.hardware.gpu_facts import GpuFacts
 from stackscope.hardware.host import Host
@@ -110,7 +111,7 @@ def _checks(
     if summary is not None:
         path = Path(summary.path)
         yield from of_ceilings(path, facts, named=model, now=datetime.now().astimezone())
-    yield from examinations.of_folders()
+    yield from of_folders()
     yield from examinations.of_terminal()
     yield from examinations.of_packages()
 
@@ -123,7 +124,7 @@ def _model(name: str | None) -> tuple[ModelSummary | None, StackscopeError | Non
     try:
         path = catalog.bundled_target() if name is None else catalog.resolve(name)
         return load_spec(path).summary(), None
-    except (ModelFileError, LibraryError) as error:
+    except (ModelFileError, LibraryError, UsageError) as error:
         return None, error
 
 

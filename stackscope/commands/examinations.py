@@ -8,19 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from stackscope import config, units
+from stackscope import units
 from stackscope.engine import openmp, sizing
 from stackscope.engine.exits import died
-from stackscope.errors import LibraryError, StackscopeError, ToggleRefusedError
-from stackscope.model.catalog import cache_folder
-from stackscope.session.paths import recording_folder
+from stackscope.errors import LibraryError, ToggleRefusedError
 from stackscope.toggles import EngineConfig
 
 if TYPE_CHECKING:
@@ -278,40 +275,6 @@ def of_model(model: ModelSummary, machine: Host) -> Iterator[Check]:
         fits,
         None if fits else SMALLER_CONTEXT,
     )
-
-
-def of_folders() -> Iterator[Check]:
-    """Where things are kept, and whether they can be."""
-    yield _folder("Recordings", recording_folder(), "Give another place with --record PATH.")
-    yield _folder("Models", cache_folder(), "Give another place with STACKSCOPE_CACHE.")
-    yield _settings()
-
-
-def _settings() -> Check:
-    """Whether the settings file, if there is one, can be read."""
-    check = partial(Check, topic="Folders", name="Settings")
-    try:
-        path = config.settings_file(None, os.environ)
-        if path is None:
-            return check(holds=True, value=f"none; {config.user_settings_file()} would be read")
-        n_settings = len(config.read_settings(path))
-    except StackscopeError as error:
-        remedy = error.remedy or "Correct it, or name another file with STACKSCOPE_CONFIG."
-        return check(holds=False, value=error.message, remedy=remedy, is_needed=True)
-    except OSError as error:  # of a folder that may not be entered
-        value = f"{error.filename}: {error.strerror}"
-        return check(holds=False, value=value, remedy="Give a file with STACKSCOPE_CONFIG.", is_needed=True)
-    return check(holds=True, value=f"{path}: {units.count(n_settings)} set")
-
-
-def _folder(name: str, folder: Path, remedy: str) -> Check:
-    """Whether a folder can be written to, or made where it does not exist yet."""
-    # What a folder that may not be entered holds counts as missing; Path.exists would raise.
-    nearest = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))  # noqa: PTH110
-    is_writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    free = f"{units.data_size(shutil.disk_usage(nearest).free)} free"
-    value = f"{folder} ({free})" if is_writable else f"{folder} cannot be written to"
-    return Check(topic="Folders", name=name, holds=is_writable, value=value, remedy=None if is_writable else remedy)
 
 
 def of_terminal(environment: Mapping[str, str] = os.environ) -> Iterator[Check]:

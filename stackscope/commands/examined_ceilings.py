@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.commands.examinations import Check
 from stackscope.commands.kept_ceilings import of_damaged, of_other_versions
+from stackscope.errors import UsageError
 from stackscope.hardware import ceilings as cache
 from stackscope.report.ceilings import one_line
 from stackscope.toggles import EngineConfig
@@ -25,7 +26,11 @@ def of_ceilings(path: Path, facts: LibraryFacts | None, *, named: str | None, no
     """The newest ceilings of a model in the default configuration; `named` is what the user called it."""
     remedy = MEASURE if named is None else f"{MEASURE} --model {named}"
     wanted = EngineConfig(model=str(path))
-    found = list(cache.known())
+    try:
+        found = list(cache.known())
+    except UsageError as error:  # The folder that is set does not exist for anybody.
+        yield Check(topic="Ceilings", name="Ceilings", holds=False, value=error.message, remedy=error.remedy)
+        return
     damage = of_damaged(found)
     if damage is not None:
         anew = SET_ASIDE if named is None else f"{SET_ASIDE} --model {named}"

@@ -16,6 +16,7 @@ from stackscope import units
 from stackscope.characters import harmless, harmless_json
 from stackscope.commands.interrupts import told_when_interrupted
 from stackscope.errors import ModelFileError
+from stackscope.homes import NoHomeError
 from stackscope.model.catalog import CatalogEntry, cache_folder, catalogue, resolve
 from stackscope.model.files import shown
 
@@ -53,7 +54,11 @@ def list_models(*, json: bool = False) -> None:
     for entry in entries:
         table.add_row(harmless(entry.name), entry.kind, units.data_size(entry.bytes))
     console.print(table)
-    console.print(f"\nVariants and downloads are kept in {shown(cache_folder())}", soft_wrap=True)
+    try:
+        told = f"Variants and downloads are kept in {shown(cache_folder())}"
+    except NoHomeError as error:
+        told = f"There is no place for variants and downloads: {error}"
+    console.print(f"\n{told}", soft_wrap=True)
     if any(entry.kind == "unfinished" for entry in entries):
         console.print("What is unfinished goes on, or is cleared away, when its command is given again", soft_wrap=True)
 

@@ -19,6 +19,7 @@ from stackscope.characters import harmless
 from stackscope.errors import ModelFileError, StackscopeError
 from stackscope.hardware import host
 from stackscope.hardware.credible import why_incredible
+from stackscope.homes import NoHomeError
 from stackscope.model.catalog import cache_folder
 from stackscope.model.files import shown
 from stackscope.records.ceilings import Ceilings, Conditions, placement
@@ -103,7 +104,7 @@ class Found(NamedTuple):
 
 
 def folder() -> Path:
-    """Where ceilings are kept; it need not exist."""
+    """Where ceilings are kept; it need not exist. Raises as `cache_folder`."""
     return cache_folder() / "ceilings"
 
 
@@ -194,7 +195,10 @@ def file_of(wanted: Conditions) -> Path:
 
 def load(wanted: Conditions) -> Found:
     """The ceilings measured under these conditions; a file that makes no sense is as good as none, and said so."""
-    found = _read(file_of(wanted))
+    try:
+        found = _read(file_of(wanted))
+    except NoHomeError:  # Where nothing can be kept, there is nothing.
+        return Found(None)
     if found.ceilings is not None and found.ceilings.conditions != wanted:
         return Found(None)
     return found
@@ -269,7 +273,11 @@ def store(new: Ceilings) -> bool:
 
 def known() -> Iterator[Found]:
     """Everything that is kept, in no order; damaged files with what is wrong, and those of other versions."""
-    for path in sorted(folder().glob("*.json")):
+    try:
+        place = folder()
+    except NoHomeError:
+        return
+    for path in sorted(place.glob("*.json")):
         found = _read(path)
         if found != Found(None):
             yield found

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-import platformdirs
 
 from stackscope.errors import ModelFileError
+from stackscope.homes import NoHomeError, expanded, user_folder
 from stackscope.model.files import PARTIAL_SUFFIX, shown
 
 Kind: TypeAlias = Literal["bundled", "quantised", "inflated", "downloaded", "unfinished"]
@@ -41,9 +41,12 @@ def bundled_draft() -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder for variants and downloads, which need not exist: `STACKSCOPE_CACHE`, else the user's cache folder."""
+    """The folder for variants and downloads, which need not exist: `STACKSCOPE_CACHE`, else the user's cache folder.
+
+    Raises `NoHomeError` where the user has none, `UsageError` where the variable names no place.
+    """
     named = os.environ.get(CACHE_VARIABLE, "")
-    return Path(named).expanduser() if named else platformdirs.user_cache_path("stackscope", appauthor=False)
+    return expanded(named, origin=CACHE_VARIABLE) if named else user_folder("cache")
 
 
 def folder_of(kind: Kind) -> Path:
@@ -54,6 +57,10 @@ def folder_of(kind: Kind) -> Path:
 def catalogue() -> tuple[CatalogEntry, ...]:
     """Everything bundled and cached, by kind and name. A cache folder that is not there is empty."""
     kinds: tuple[Kind, ...] = ("bundled", "quantised", "inflated", "downloaded")
+    try:
+        cache_folder()
+    except NoHomeError:
+        kinds = ("bundled",)
     return tuple(entry for kind in kinds for entry in _entries(kind))
 
 
@@ -63,7 +70,7 @@ def resolve(name: Path | str) -> Path:
     What is there as a path comes first, and a path that names nothing is given back for its reader to say so. Raises
     `ModelFileError` when a name fits several files or none, with what there is to choose from.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.exists() or path.suffix.lower() == ".gguf":
         return path
     known = [entry for entry in catalogue() if entry.kind != "unfinished"]

@@ -6,14 +6,14 @@ import os
 import re
 import tomllib
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import platformdirs
-
 from stackscope.errors import UsageError
+from stackscope.homes import NoHomeError, expanded, user_folder
 from stackscope.session.format import SUFFIX
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def recording_folder(*, package: Path = _PACKAGE) -> Path:
     """Where recordings go by default.
 
     `profiles/recorded`, which git ignores, in the checkout that the package runs from; for an installed package, or a
-    checkout that may not be written to, the user's data folder.
+    checkout that may not be written to, the user's data folder. Raises `NoHomeError` where there is none.
     """
     root = package.parent
     if _is_checkout(root) and os.access(root, os.W_OK):
         return root / "profiles" / "recorded"
-    return platformdirs.user_data_path("stackscope", appauthor=False) / "recorded"
+    return user_folder("data") / "recorded"
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,12 @@ class Folder:
 def known_folders(*, package: Path = _PACKAGE) -> tuple[Folder, ...]:
     """Folders to look for recordings in, which need not exist: where they go, where they went before, what ships."""
     root = package.parent
-    own = Folder(platformdirs.user_data_path("stackscope", appauthor=False) / "recorded")
+    own: tuple[Folder, ...] = ()
+    with suppress(NoHomeError):  # Then none of them is in it.
+        own = (Folder(user_folder("data") / "recorded"),)
     if not _is_checkout(root):
-        return (own,)
-    return (Folder(root / "profiles" / "recorded"), own, Folder(root / "profiles", is_shipped=True))
+        return own
+    return (Folder(root / "profiles" / "recorded"), *own, Folder(root / "profiles", is_shipped=True))
 
 
 def destination(
@@ -79,7 +81,7 @@ def destination(
     text = os.fspath(chosen)
     if not text.strip():
         raise UsageError("The path to record to is empty.", remedy="Give a file or a folder.")
-    path = Path(text).expanduser()
+    path = expanded(text)
     if text.endswith(("/", os.sep)) or path.is_dir():
         return Destination(path=path / name, is_chosen=False)
     if path.exists() and not path.is_file():

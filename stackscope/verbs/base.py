@@ -13,6 +13,7 @@ import typer
 from stackscope.characters import harmless
 from stackscope.commands.interrupts import raising, status_of
 from stackscope.errors import StackscopeError, UsageError
+from stackscope.homes import expanded
 from stackscope.options import OPTIONS, field_defaults, field_types
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ METAVARS: Final = {int: "N", float: "X"}
 app = typer.Typer(name="stackscope", **PLAIN)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", metavar="FILE")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", metavar="FILE", parser=expanded)]
 Replace = Annotated[bool, typer.Option("--replace", help="Write over a file that is already there.")]
 
 
@@ -93,7 +94,7 @@ def run_parameters() -> list[inspect.Parameter]:
     settings_file = inspect.Parameter(
         "config",
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Option(None, "--config", help="Settings file.", metavar="FILE.toml"),
+        default=typer.Option(None, "--config", help="Settings file.", metavar="FILE.toml", parser=expanded),
         annotation=Path | None,
     )
     return [*(_parameter(option) for option in OPTIONS), settings_file]

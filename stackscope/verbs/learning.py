@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stackscope.homes import expanded
 from stackscope.verbs.base import Replace, app, reporting
 
 
@@ -21,7 +22,9 @@ def learn(
     show: Annotated[bool, typer.Option("--show", help="Show the recorded result; run nothing.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File for the result, instead of your own.", metavar="FILE"),
+        typer.Option(
+            "--output", "-o", help="File for the result, instead of your own.", metavar="FILE", parser=expanded
+        ),
     ] = None,
     replace: Replace = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,

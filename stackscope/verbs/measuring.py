@@ -10,6 +10,7 @@ import typer
 
 from stackscope.commands import experiment_options
 from stackscope.commands.explain_options import TOLD, Asked, flag
+from stackscope.homes import expanded
 from stackscope.options import OPTIONS
 from stackscope.verbs.base import app, named, reporting, run_parameters
 
@@ -95,7 +96,16 @@ def experiment_parameters(own: dict[str, Own]) -> list[inspect.Parameter]:
     """The options of an experiment: its own, and those of a run that are about engine, traffic and limits."""
     mine = [
         named(
-            name, typer.Option(one.default, one.flag, help=one.help, metavar=one.metavar, show_default=False), one.kind
+            name,
+            typer.Option(
+                one.default,
+                one.flag,
+                help=one.help,
+                metavar=one.metavar,
+                show_default=False,
+                parser=expanded if one.kind == Path | None else None,
+            ),
+            one.kind,
         )
         for name, one in own.items()
     ]
@@ -127,7 +137,9 @@ def sweep(file: Path | None = None, config: Path | None = None, **given: object)
 
 sweep.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
-        named("file", typer.Argument(None, help="A sweep in TOML.", metavar="[FILE.toml]"), Path | None),
+        named(
+            "file", typer.Argument(None, help="A sweep in TOML.", metavar="[FILE.toml]", parser=expanded), Path | None
+        ),
         *experiment_parameters(experiment_options.SWEEP),
     ]
 )

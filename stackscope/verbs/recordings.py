@@ -9,15 +9,23 @@ from typing import Annotated, Literal
 import typer
 
 from stackscope.errors import UsageError
+from stackscope.homes import expanded
 from stackscope.options import OPTIONS
 from stackscope.verbs.base import Json, Replace, app, named, refuse_given, reporting, run_parameters
 
 
 @app.command()
 def export(
-    recording: Annotated[Path, typer.Argument(help="A recording, as `run` and `live` make them.", metavar="FILE")],
+    recording: Annotated[
+        Path, typer.Argument(help="A recording, as `run` and `live` make them.", metavar="FILE", parser=expanded)
+    ],
     to: Annotated[Literal["csv", "parquet", "json", "perfetto"], typer.Option("--to", help="What to make of it.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File or, of csv and parquet, folder to write.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File or, of csv and parquet, folder to write.", metavar="PATH", parser=expanded
+        ),
+    ],
     replace: Replace = False,
 ) -> None:
     """Write a recording as tables (csv, parquet, json), or as a trace for ui.perfetto.dev."""
@@ -29,7 +37,9 @@ def export(
 
 @app.command()
 def score(
-    recordings: Annotated[list[Path], typer.Argument(help="Recordings, or folders of them.", metavar="FILE...")],
+    recordings: Annotated[
+        list[Path], typer.Argument(help="Recordings, or folders of them.", metavar="FILE...", parser=expanded)
+    ],
     json: Json = False,
 ) -> None:
     """Say how well predictions did: what was expected of changes, beside what they did."""
@@ -74,10 +84,19 @@ def report_parameters() -> list[inspect.Parameter]:
     own = (
         (
             "recordings",
-            typer.Argument(..., help="Recordings of runs, or the folder of an ablation or a sweep.", metavar="FILE..."),
+            typer.Argument(
+                ...,
+                help="Recordings of runs, or the folder of an ablation or a sweep.",
+                metavar="FILE...",
+                parser=expanded,
+            ),
             list[Path],
         ),
-        ("output", typer.Option(None, "--output", "-o", help="File to write.", metavar="OUT.html|OUT.md"), Path | None),
+        (
+            "output",
+            typer.Option(None, "--output", "-o", help="File to write.", metavar="OUT.html|OUT.md", parser=expanded),
+            Path | None,
+        ),
         ("replace", typer.Option(False, "--replace", help="Write over a file that is already there."), bool),
     )
     limits = {option.name for option in OPTIONS if option.targets[0].startswith("limits.")}
@@ -94,7 +113,9 @@ def compare(
     recordings: Annotated[
         list[Path],
         typer.Argument(
-            help="Recordings, as `run` and `live` make them; the first is the standard.", metavar="FILE FILE…"
+            help="Recordings, as `run` and `live` make them; the first is the standard.",
+            metavar="FILE FILE…",
+            parser=expanded,
         ),
     ],
     fail_if: Annotated[

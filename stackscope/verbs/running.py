@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from stackscope.homes import expanded
 from stackscope.options import OPTIONS
 from stackscope.verbs.base import Json, app, refuse_given, reporting, run_parameters
 
@@ -69,7 +70,9 @@ def replay_parameters() -> list[inspect.Parameter]:
     recording = inspect.Parameter(
         "recording",
         inspect.Parameter.KEYWORD_ONLY,
-        default=typer.Argument(..., help="A recording, as `run` and `live` make them.", metavar="FILE"),
+        default=typer.Argument(
+            ..., help="A recording, as `run` and `live` make them.", metavar="FILE", parser=expanded
+        ),
         annotation=Path,
     )
     shown = {option.name for option in OPTIONS if option.targets[0].partition(".")[0] in ("limits", "screen")}

@@ -13,6 +13,7 @@ import pytest
 from stackscope.commands import doctor as verb
 from stackscope.commands import examinations
 from stackscope.commands.examinations import Check, LibraryFacts, ask_library, in_range
+from stackscope.commands.folder_examinations import _folder, of_folders
 from stackscope.errors import LibraryError
 from stackscope.hardware.host import Host
 from stackscope.model.catalog import bundled_target
@@ -196,9 +197,9 @@ def test_a_model_that_is_none_is_told_and_counts(tmp_path: Path, capsys: pytest.
 def test_a_folder_that_cannot_be_written_to_has_a_remedy(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    check = examinations._folder("Recordings", file / "below", "Give another.")
+    check = _folder("Recordings", lambda: file / "below", "Give another.")
     assert (check.holds, check.remedy) == (False, "Give another.")
-    assert examinations._folder("Recordings", tmp_path / "not" / "yet", "Give another.").holds
+    assert _folder("Recordings", lambda: tmp_path / "not" / "yet", "Give another.").holds
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_settings_that_cannot_be_looked_at_are_told(monkeypatch: pytest.MonkeyPa
     home = tmp_path / ("x" * 300)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.setenv("STACKSCOPE_CACHE", str(home))
-    _, models, settings = examinations.of_folders()
+    _, models, settings = of_folders()
     assert models.holds  # as if it could be made: only making it would tell
     assert not settings.holds
     assert settings.remedy == "Give a file with STACKSCOPE_CONFIG."
