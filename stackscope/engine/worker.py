@@ -298,7 +298,9 @@ def leave_ending_to_parent() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when the thread of `parent` that started it ends; that must be its main thread.
+    """Have the kernel kill this process when the thread of `parent` that started it ends.
+
+    That must be its main thread, or one that waits for this process.
 
     The end of the command pipe says so as well, but not to a process that is stopped or deep in native code.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope.analysis.comparing.collecting import Collector
 from stackscope.analysis.comparing.comparison import compare_digests
+from stackscope.engine.worker import die_with
 from stackscope.session.reader import SessionReader
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def digests(paths: Sequence[Path | str], *, warmup_ns: int = 0) -> list[Digest]:
     if not others:
         return [digest(path, warmup_ns=warmup_ns) for path in paths]
     workers = min(len(others), max(1, multiprocessing.cpu_count() - 1))
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with reading_processes(workers) as pool:
         futures = {path: pool.submit(digest, path, warmup_ns=warmup_ns) for path in others}
         # One of the large ones is this process's own share.
         mine = {path: digest(path, warmup_ns=warmup_ns) for path in paths if path not in futures}
@@ -49,6 +51,12 @@ def digests(paths: Sequence[Path | str], *, warmup_ns: int = 0) -> list[Digest]:
         except BrokenProcessPool:
             # Memory ran out, or someone killed it: one after the other needs less.
             return [mine[path] if path in mine else digest(path, warmup_ns=warmup_ns) for path in paths]
+
+
+def reading_processes(n: int) -> ProcessPoolExecutor:
+    """Processes that end with the thread that gives them work, however it ends: what they read is for nobody else."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(n, mp_context=context, initializer=die_with, initargs=(os.getpid(),))
 
 
 def digest(path: Path | str, *, warmup_ns: int = 0) -> Digest:

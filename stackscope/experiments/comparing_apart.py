@@ -51,11 +51,11 @@ def compare_apart(
     with tempfile.TemporaryFile() as answered, tempfile.TemporaryFile() as said:
         try:
             process = subprocess.Popen(
-                [sys.executable, *worker, *map(os.fspath, paths)],
+                [sys.executable, *worker, f"--parent={os.getpid()}", "--", *map(os.fspath, paths)],
                 stdin=subprocess.DEVNULL,
                 stdout=answered,
                 stderr=said,
-                start_new_session=True,  # The processes that it starts in turn end together with it.
+                start_new_session=True,  # Ended together with the processes that it starts in turn.
             )
         except OSError as error:
             raise SessionFileError(f"The comparing process cannot be started: {error.strerror}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stackscope.engine.wire import failure_of
-from stackscope.engine.worker import leave_ending_to_parent
+from stackscope.engine.worker import die_with, leave_ending_to_parent
 from stackscope.errors import StackscopeError
 from stackscope.experiments.apart import Refused
 from stackscope.experiments.comparing import compare
@@ -29,10 +30,16 @@ def answer(paths: Sequence[str]) -> Answer:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parent", type=int, help="process to die with, one of whose threads waits for the answer")
+    parser.add_argument("paths", nargs="+")
+    args = parser.parse_args()
     leave_ending_to_parent()
+    if args.parent is not None:
+        die_with(args.parent)
     with suppress(OSError):
         os.nice(19)  # An engine may run beside it, and be measured.
-    sys.stdout.buffer.write(msgspec.msgpack.encode(answer(sys.argv[1:])))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(answer(args.paths)))
 
 
 if __name__ == "__main__":
