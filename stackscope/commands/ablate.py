@@ -34,7 +34,7 @@ from stackscope.experiments.plan import (
     with_warmup,
 )
 from stackscope.experiments.runs import Stopped, run_cell
-from stackscope.experiments.state import StateFile, plan_as
+from stackscope.experiments.state import StateFile, is_begun, plan_as
 from stackscope.model.ftypes import split_type
 from stackscope.report import ablation as report
 from stackscope.report import output
@@ -71,7 +71,7 @@ class AblateOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_quick: bool = False
     has_quality: bool = True
     folder: Path | None = None
-    """For the recordings and the results; one that has an ablation is gone on with."""
+    """For the recordings and the results; one that has an ablation is gone on with, by itself with its own plan."""
     json: bool = False
 
 
@@ -85,6 +85,9 @@ def ablate(given: Mapping[str, object], asked: AblateOptions, *, config: Path | 
         )
         and not (asked.is_full or asked.is_quick or not asked.has_quality)
     )
+    if is_alone and asked.folder is not None and not is_begun(asked.folder):
+        print(f"stackscope: {asked.folder} is empty: an ablation with the defaults begins there.", file=sys.stderr)
+        is_alone = False
     plan = None if is_alone else plan_of(given, asked, config=config, maker=maker)
     folder = asked.folder or _new_folder(plan)
     if plan is not None:

@@ -221,6 +221,19 @@ class Stored(NamedTuple):
     refusals: dict[int, str]
 
 
+def is_begun(folder: Path) -> bool:
+    """Something is in a folder that an experiment may be gone on with, or that is none and has to be told of.
+
+    One that is not there, or is empty, is a place to begin in.
+    """
+    try:
+        return next(folder.iterdir(), None) is not None
+    except FileNotFoundError:
+        return False
+    except OSError:  # No folder, or one that may not be read.
+        return True
+
+
 def read(folder: Path) -> Stored:
     """An experiment that may be going on. Raises `SessionFileError`."""
     path = folder / NAME

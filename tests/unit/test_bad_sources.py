@@ -60,7 +60,33 @@ def test_an_experiment_that_was_spoilt(command: tuple[str, ...], spoilt: str, tm
     assert (tmp_path / "experiment.jsonl").read_text() == content
 
 
-@pytest.mark.parametrize("command", ["ablate", "sweep"])
-def test_going_on_with_nothing_makes_no_folder(command: str, tmp_path: Path) -> None:
-    assert "There is no experiment in " in refused(command, "--folder", tmp_path / "new")
+def test_going_on_with_no_sweep_makes_no_folder(tmp_path: Path) -> None:
+    assert "There is no experiment in " in refused("sweep", "--folder", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["ablate", "sweep"])
+def test_a_folder_with_other_files_is_gone_on_with_by_nobody(command: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert "There is no experiment in " in refused(command, "--folder", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("more", [(), ("--quality",)])
+def test_an_ablation_with_the_defaults_begins_in_an_empty_folder(
+    more: tuple[str, ...], is_there: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It comes as far as making its models; sweeps have no axes by default."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "new"
+    if is_there:
+        folder.mkdir()
+    monkeypatch.setenv("STACKSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("stackscope.model.inflate.inflate", interrupted)
+    done = CliRunner().invoke(app, ["ablate", "--folder", str(folder), *more])
+    assert done.exit_code == 130
+    assert f"{folder} is empty: an ablation with the defaults begins there." in done.stderr
