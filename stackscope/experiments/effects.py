@@ -56,7 +56,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ratios: dict[str, Contrast]
     """Further figures relative to the baseline's, by name."""
     bottleneck: str
-    """What limits it, or else what takes the largest part of its step time, in words."""
+    """What the namer says limits it, with its share. Empty: it names nothing."""
+    largest_part: str
+    """What takes the largest part of its step time, in words. Empty: it is not known."""
     predicted: Estimate | None = None
     """Speed-up as predicted from the baseline alone. `None`: nothing was."""
 
@@ -189,7 +191,8 @@ def _cell(
         figures=figures,
         speed_up=None if cell == 0 else factorial.estimate(rates, weights),
         ratios=ratios,
-        bottleneck=bottleneck(figures) if limit is None else limit,
+        bottleneck=limit or "",
+        largest_part=largest_part(figures),
         predicted=predicted,
     )
 
@@ -214,7 +217,7 @@ PARTS: Final = {"decode": "the target's forward", "draft": "drafting", "host": "
 """Parts of the step time, in words."""
 
 
-def bottleneck(figures: Mapping[str, Figure]) -> str:
+def largest_part(figures: Mapping[str, Figure]) -> str:
     """What takes the largest part of the step time, and how much. Empty: it is not known."""
     host = figures.get("host_share")
     parts = {name: figures[f"share.{name}"].value for name in ("decode", "draft") if f"share.{name}" in figures}
@@ -222,7 +225,7 @@ def bottleneck(figures: Mapping[str, Figure]) -> str:
         return ""
     parts["host"] = host.value
     name, share = max(parts.items(), key=lambda part: part[1])
-    return f"{PARTS[name]} {units.percent(share)}"
+    return f"{PARTS[name]} ({units.percent(share)})"
 
 
 def _interaction(

@@ -120,7 +120,7 @@ def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapp
             speed_up=None if cell == 0 else paired(runs, cell, 0),
             is_best=cell in best,
             keeps=plan.goals.keeps(plain[cell]),
-            bottleneck=effects.bottleneck(figures[cell]),
+            bottleneck=effects.largest_part(figures[cell]),
         )
         for cell, some in ran.items()
     ]

@@ -12,7 +12,7 @@ from stackscope import units
 from stackscope.analysis.factorial import bits
 from stackscope.experiments.plan import DEFAULT_BLOCKS, warmup_requests
 from stackscope.report.ablation_cells import figure_table
-from stackscope.report.ablation_words import remark, verdict
+from stackscope.report.ablation_words import limited_by, remark, verdict
 from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
 from stackscope.workload.spec import describe
@@ -125,14 +125,14 @@ def _speed_ups(result: Ablation, width: int) -> list[Text]:
             units.number(cell.figures["tokens_per_s"].value),
             "" if cell.speed_up is None else interval_text(cell.speed_up, result.nominal),
             "" if cell.cell == 0 else units.ratio(None if cell.predicted is None else cell.predicted.value),
-            cell.bottleneck,
+            limited_by(cell),
         ]
         for cell in result.cells
     ]
     limits: list[Text] = []
     if len(columns(header, rows)[0]) > width:
         header, rows = header[:-1], [cells[:-1] for cells in rows]
-        told = [f"{index} {cell.bottleneck}" for index, cell in enumerate(result.cells) if cell.bottleneck]
+        told = [f"{index} {why}" for index, cell in enumerate(result.cells) if (why := limited_by(cell))]
         limits = [row("limited by", told, width)] if told else []
     return [*_table(header, rows), *limits]
 
@@ -249,6 +249,7 @@ def _cell_document(cell: Cell, result: Ablation) -> dict[str, Any]:
         "speed_up": ratio_document(cell.speed_up, result),
         "ratios": {name: ratio_document(one, result) for name, one in cell.ratios.items()},
         "bottleneck": cell.bottleneck or None,
+        "largest_part": cell.largest_part or None,
         "predicted": msgspec.to_builtins(cell.predicted),
     }
 

@@ -121,10 +121,19 @@ def _ratio(result: Ablation, contrast: Contrast) -> str:
     return units.ratio(contrast.ratio) if found is None else units.ratio(found.value, found.low, found.high)
 
 
+def limited_by(cell: Cell) -> str:
+    """What limits a cell; where nothing is named, what takes most of its time. Empty: nothing is known."""
+    if cell.bottleneck or not cell.largest_part:
+        return cell.bottleneck
+    return f"nothing named; most of the time in {cell.largest_part}"
+
+
 def _moved(result: Ablation, plan: Plan) -> str | None:
     """What limits before and after. `None`: not known."""
-    by_cell = {cell.cell: cell.bottleneck for cell in result.cells}
-    before, after = by_cell.get(0, ""), by_cell.get(plan.everything, "")
-    if not before or not after:
+    by_cell = {cell.cell: cell for cell in result.cells}
+    before, after = by_cell.get(0), by_cell.get(plan.everything)
+    if before is None or after is None or not limited_by(before) or not limited_by(after):
         return None
-    return f"What limits: {before} in the baseline, {after} with everything on."
+    if before.bottleneck and after.bottleneck:
+        return f"What limits: {before.bottleneck} in the baseline, {after.bottleneck} with everything on."
+    return f"What limits: in the baseline {limited_by(before)}; with everything on {limited_by(after)}."

@@ -89,6 +89,9 @@ def _figures(versus: Versus, width: int) -> list[Text]:
         lines.append(hang(Text(), [wording.FEW_VALUES], width, style="dim"))
     lines.append(row("values", wording.numbers(known), width, style="dim"))
     lines.append(row("intervals", wording.hows(known), width, style="dim"))
+    few = wording.too_few(known)
+    if few:
+        lines.append(row("too few", few, width, style="dim"))
     return lines
 
 

@@ -13,7 +13,7 @@ from stackscope.experiments import effects
 from stackscope.experiments.blocks import wants_block
 from stackscope.experiments.plan import Blocks
 from stackscope.records import Estimate, Prediction
-from stackscope.report.ablation_words import verdict
+from stackscope.report.ablation_words import limited_by, verdict
 from tests.unit.ablate_builders import CACHE, SPECULATION, WEIGHTS, plan, run, simulated
 
 if TYPE_CHECKING:
@@ -173,7 +173,13 @@ def test_figures_are_medians_counts_and_geometric_means() -> None:
     figures = {name: figure.value for name, figure in found.cells[0].figures.items()}
     assert figures["tokens_per_s"] == pytest.approx(20.0)
     assert (figures["ttft_p50_ns"], figures["ttft_n"]) == (3e6, 15.0)
-    assert found.cells[0].bottleneck == "the target's forward 90.0 %"
+    assert (found.cells[0].bottleneck, found.cells[0].largest_part) == ("", "the target's forward (90.0 %)")
+    assert limited_by(found.cells[0]) == "nothing named; most of the time in the target's forward (90.0 %)"
+    part = "nothing named; most of the time in the target's forward (90.0 %)"
+    assert verdict(found, of)[-1] == f"What limits: in the baseline {part}; with everything on {part}."
+    named = effects.analyse(of, runs, limits={1: "weight bandwidth 80.0 %"})
+    assert named is not None
+    assert verdict(named, of)[-1].endswith(f"{part}; with everything on weight bandwidth 80.0 %.")
     assert found.cells[1].ratios["ttft_p50_ns"].ratio == pytest.approx(1.0)
     assert found.cells[0].ratios == {}
 
@@ -185,7 +191,7 @@ def test_what_some_runs_do_not_know_is_not_compared() -> None:
     found = effects.analyse(of, runs)
     assert found is not None
     assert found.cells[1].ratios == {}
-    assert found.cells[1].bottleneck == ""
+    assert limited_by(found.cells[1]) == ""
 
 
 def test_no_whole_block_is_no_result() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.analysis.comparing import comparison
+from stackscope.analysis.comparing import comparison, wording
 from stackscope.analysis.comparing.comparison import Compared, compare_digests
 from stackscope.analysis.statistics import Interval
 from tests.unit.compare_sessions import Run
@@ -78,3 +78,17 @@ def test_the_first_sentence_names_what_the_table_shows_beyond_doubt(
 ) -> None:
     headline = of("tokens/s out", "tok/s", rate)
     assert comparison._verdict(headline, (headline, *figures), ("A", "B"))[1] == says
+
+
+def test_too_few_values_are_explained_however_many_there_are() -> None:
+    """As many as 1,491 step gaps of requests that share their hitches tell what few would."""
+
+    def gap(percentile: int, least: int) -> Compared:
+        return Compared(
+            name=f"step_gap_p{percentile}", header=f"step gap p{percentile}", unit="ns", better="less", a=1.0, b=1.1,
+            n=(1491, 1414), why=f"too few: 1,491 worth 23 independent ones, and its interval needs {least}",
+        )  # fmt: skip
+
+    told = wording.too_few([gap(95, 50), gap(99, 250), WORSE, of("TTFT p50", "ns", None)])
+    assert told == ["step gap: 1,491 worth 23 independent ones, p95 needs 50, p99 needs 250", wording.SHARED]
+    assert wording.too_few([WORSE]) == []

@@ -36,6 +36,9 @@ _MOST_RANKED: Final = 20_000
 _SEED: Final = 0
 """The same sessions have the same intervals every time."""
 
+NEEDS: Final = ", and its interval needs "
+"""Between what there is and what would be enough, in the reason for having no interval."""
+
 
 def least_for(percentile: int) -> int:
     """Values that the interval of a percentile needs."""
@@ -107,12 +110,12 @@ class Grouped:
         least = least_for(percentile)
         independent = self.independent
         if self.n < LEAST_GROUPS:
-            return f"too few: {self.n} independent, and its interval needs {LEAST_GROUPS}"
+            return f"too few: {self.n} independent{NEEDS}{LEAST_GROUPS}"
         if independent < least:
             n = len(self.values)
             if independent > 0.99 * n:
-                return f"too few: {n}, and its interval needs {least}"
-            return f"too few: {n} worth {independent:.0f} independent ones, and its interval needs {least}"
+                return f"too few: {n:,}{NEEDS}{least}"
+            return f"too few: {n:,} worth {independent:.0f} independent ones{NEEDS}{least}"
         return None
 
 

@@ -8,6 +8,7 @@ from stackscope import units
 from stackscope.analysis.comparing.comparison import spelled
 from stackscope.analysis.comparing.figures import DISTRIBUTIONS, name_of
 from stackscope.analysis.comparing.judging import value_text
+from stackscope.analysis.comparing.percentiles import NEEDS
 from stackscope.analysis.totals import SPELLED
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ ONE_RUN: Final = (
     "Intervals are of the spread inside each session. What differs from one run to the next, such as where memory came"
     " to lie, is not in them: it takes repeated runs."
 )
+SHARED: Final = "values of a request, and of those that run beside it, share hitches, so that many tell what few would"
 FEW_VALUES: Final = "* of so few values, this percentile is no more than the maximum"
 
 
@@ -100,6 +102,23 @@ def hows(figures: Sequence[Compared]) -> list[str]:
     if percentiles:
         told.append(f"percentiles: {', else '.join(percentiles)}")
     return told
+
+
+def too_few(figures: Sequence[Compared]) -> list[str]:
+    """Why figures have no interval although they have values: what those are worth, and what each would need."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in figures:
+        if _standing(one) == "too few" and one.why is not None and NEEDS in one.why:
+            what, _, least = one.why.removeprefix("too few: ").partition(NEEDS)
+            header, _, percentile = one.header.rpartition(" ")
+            found.setdefault((header, what), []).append(f"{percentile} needs {least}")
+    told = []
+    for (header, what), needs in found.items():
+        leasts = {one.rpartition(" ")[2] for one in needs}
+        is_alike = len(needs) > 1 and len(leasts) == 1
+        told.append(f"{header}: {what}, {f'each needs {leasts.pop()}' if is_alike else ', '.join(needs)}")
+    is_shared = any("independent" in what for _, what in found)
+    return [*told, *([SHARED] if is_shared else [])]
 
 
 class Row(NamedTuple):

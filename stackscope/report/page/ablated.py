@@ -10,7 +10,7 @@ from stackscope.experiments.effects import PARTS
 from stackscope.experiments.quality import AGREEMENT, DIVERGENCE
 from stackscope.report.ablation import RATIO_NAMES, interval_text, named_cells, notes_of, title_phrases
 from stackscope.report.ablation_cells import ALWAYS, ROWS, note_of, shown_figure
-from stackscope.report.ablation_words import remark, verdict
+from stackscope.report.ablation_words import limited_by, remark, verdict
 from stackscope.report.page.document import Document, Section
 from stackscope.report.page.intervals import Ratio, Ratios, Shares, ratios, shares
 from stackscope.report.page.tables import Table
@@ -111,7 +111,7 @@ def _speed_up(result: Ablation, cell: Cell, name: str) -> tuple[str, ...]:
         units.number(cell.figures["tokens_per_s"].value),
         "1, by definition" if cell.speed_up is None else interval_text(cell.speed_up, result.nominal),
         UNKNOWN if cell.predicted is None else units.ratio(cell.predicted.value),
-        cell.bottleneck or UNKNOWN,
+        limited_by(cell) or UNKNOWN,
     )
 
 
@@ -172,7 +172,7 @@ def _limits(result: Ablation) -> Section:
     for cell in result.cells:
         known = {name: cell.figures.get(figure) for name, figure in _figures_of_parts().items()}
         parts = [(SHARES[name], PARTS[name], figure.value) for name, figure in known.items() if figure is not None]
-        rows.append(Shares(name=names[cell.cell], parts=tuple(parts), remark=cell.bottleneck))
+        rows.append(Shares(name=names[cell.cell], parts=tuple(parts), remark=limited_by(cell)))
     chart = shares(
         "What the step time of each cell goes to",
         "Medians over the blocks. Behind each name: what limits the cell most of the time, with its share.",

@@ -80,11 +80,13 @@ def _tables(versus: Versus) -> Iterator[Table]:
     known = wording.known_figures(versus)
     told = "; ".join([*wording.numbers(known), *wording.hows(known)])
     stars = f" {wording.FEW_VALUES}." if any(any(one.is_maximum) for one in known) else ""
+    few = wording.too_few(known)
+    why = f" Too few: {'; '.join(few)}." if few else ""
     yield Table(
         title="Figures with intervals",
         head=("figure", a, b, "difference [95 %]", "stands"),
         rows=tuple([_dashes(wording.cells(one)) for one in known]),
-        note=f"{told}.{stars} {wording.ONE_RUN}",
+        note=f"{told}.{stars}{why} {wording.ONE_RUN}",
     )
     if versus.moved is not None:
         yield Table(
