@@ -207,7 +207,7 @@ def _complaint(id: str, text: str) -> str | None:
 def _normalised(key: str) -> str:
     """A key in Textual's names: `question_mark` for `?`."""
     key = key.strip() or key
-    if len(key) != 1:
+    if len(key) != 1 or (key.isspace() and key != " "):  # No terminal sends other white space as a key of that name.
         return key.strip().lower()
     named = {",": "comma", " ": "space"}.get(key)  # what separates keys cannot be one of a list of them
     return named or next(iter(Binding.make_bindings([Binding(key, "")]))).key

@@ -94,6 +94,8 @@ def taken(action: str, key: str, by: str) -> str:
         ({"xyzzy": "v"}, "[keys] has no action xyzzy: the help (?) names them all."),
         ({"mark": "banana"}, "[keys] mark: there is no key banana."),
         ({"mark": ""}, "[keys] mark: there is no key without a name."),
+        *(({"mark": blank}, "[keys] mark: there is no key without a name.") for blank in ("\n", "\t", "\r", "\u3000")),
+        ({"mark": "v,\n"}, "[keys] mark: there is no key without a name."),
         ({"mark": "hyperspace+v"}, "[keys] mark: there is no key hyperspace+v."),
         ({"mark": "tab"}, "[keys] mark cannot be tab: lists and dialogs need that key."),
         ({"mark": "s"}, taken("mark", "s", "speculation")),
