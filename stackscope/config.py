@@ -272,16 +272,16 @@ def _convert(key: str, value: object, *, origin: str, is_text: bool) -> object:
     kind = field_types().get(key, str)
     try:
         converted = _converted(key, kind, value, origin, is_text=is_text)
-    except msgspec.ValidationError:
-        raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.") from None
+    except (msgspec.ValidationError, UnicodeEncodeError):  # The latter: bytes that are not UTF-8.
+        raise UsageError(f"{origin} must be {_described(kind)}, not {_spelled(value)}.") from None
     except WorkloadError as error:
         raise UsageError(f"{origin}: {error.message}", remedy=error.remedy) from None
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if not all(isfinite(number) for number in numbers if isinstance(number, float)):
-        raise UsageError(f"{origin} must be {_described(kind)}, not {value!r}.")
+        raise UsageError(f"{origin} must be {_described(kind)}, not {_spelled(value)}.")
     allowed = RANGES.get(key)
     if allowed is not None and any(number not in allowed for number in numbers if isinstance(number, int | float)):
-        raise UsageError(f"{origin} must be {allowed.described(_described(kind))}, not {value!r}.")
+        raise UsageError(f"{origin} must be {allowed.described(_described(kind))}, not {_spelled(value)}.")
     return converted
 
 
@@ -358,6 +358,13 @@ def _build(values: dict[str, Any], default_requests: int | None) -> RunOptions:
         screen=ScreenOptions(**sections["screen"]),
         keys=sections[KEYS],
     )
+
+
+def _spelled(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Hexadecimal numbers may be longer than Python writes in decimal.
+        return "a number with too many digits"
 
 
 def _suggestion(name: str, known: list[str]) -> str:

@@ -163,13 +163,13 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 def parse_length(text: str) -> Length:
     """Read a length as it is typed: `128`, `64..256`, `lognormal(200, 0.6)` (mean, variation) or `geometric(200)`.
 
-    Raises WorkloadError for anything else.
+    Raises WorkloadError for anything else, numbers of more digits than Python reads among them.
     """
-    number = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
+    number = r"\s*([0-9]{1,99}(?:\.[0-9]{1,99})?)\s*"
     stripped = text.strip().lower()
-    if match := re.fullmatch(r"([0-9]+)", stripped):
+    if match := re.fullmatch(r"([0-9]{1,99})", stripped):
         length = Length.fixed(int(match[1]))
-    elif match := re.fullmatch(r"([0-9]+)\s*\.\.\s*([0-9]+)", stripped):
+    elif match := re.fullmatch(r"([0-9]{1,99})\s*\.\.\s*([0-9]{1,99})", stripped):
         length = Length.uniform(int(match[1]), int(match[2]))
     elif match := re.fullmatch(rf"lognormal\({number},{number}\)", stripped):
         length = Length.lognormal(float(match[1]), float(match[2]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackscope.config import read_settings
+from stackscope.config import read_settings, resolve
 from stackscope.errors import UsageError
 from stackscope.options import OPTIONS, RANGES, Option, field_types
 from stackscope.toml_file import MOST_BYTES
@@ -119,3 +119,24 @@ def test_a_pipe_to_which_nobody_writes_is_refused_and_one_that_has_settings_is_r
     os.close(ends[1])
     assert resolved(Path(f"/dev/fd/{ends[0]}")).engine.slots == 2
     os.close(ends[0])
+
+
+LONG = "9" * 5_000
+"""Digits that Python refuses to read as a whole number."""
+
+
+@pytest.mark.parametrize("name", ["slots", "prompt_tokens", "output_tokens", "turns", "rate", "tensor_split"])
+@pytest.mark.parametrize("text", ["\udcff", LONG, f"{LONG}..{LONG}"])
+def test_what_no_number_can_be_read_from_is_told(name: str, text: str) -> None:
+    flag = next(option.flags for option in OPTIONS if option.name == name)
+    with pytest.raises(UsageError, match=f"^{flag}"):
+        resolve({name: text})
+    with pytest.raises(UsageError, match=f"^STACKSCOPE_{name.upper()}"):
+        resolve({}, environment={f"STACKSCOPE_{name.upper()}": text})
+
+
+def test_a_hexadecimal_number_too_long_to_be_written_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(f"[engine]\nslots = 0x{'f' * 5_000}\n")
+    with pytest.raises(UsageError, match=r"slots in \[engine\] must be .*, not a number with too many digits"):
+        resolve({}, config=file)
