@@ -14,7 +14,7 @@ from stackscope.tui.app import StackscopeApp
 from stackscope.tui.bindings import keymap
 from stackscope.tui.driver import TerminalDriver
 from stackscope.tui.governor import Governor
-from stackscope.tui.terminal import kind_of, kinds_of, look_of
+from stackscope.tui.terminal import clamp_size, kind_of, kinds_of, look_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ FAULTY: Final = 1
 def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback | None = None) -> StackscopeApp:
     """The application around a source, on this terminal."""
     screen = options.screen
+    clamp_size(os.environ)
     kind = kind_of(screen.theme, os.environ)
 
     variants: dict[str, ModelSummary] = {}

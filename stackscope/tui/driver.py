@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
+from stackscope.tui.terminal import MOST_COLUMNS, MOST_ROWS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -163,11 +165,11 @@ class TerminalDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(self._app.exit)
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Columns and rows as the terminal says, whatever `COLUMNS` says."""
+        """Columns and rows as the terminal says, whatever `COLUMNS` says, as far as it can be believed."""
         with suppress(OSError):
             size = os.get_terminal_size(self._output)
             if size.columns > 0 and size.lines > 0:
-                return size
+                return min(size.columns, MOST_COLUMNS), min(size.lines, MOST_ROWS)
         return (80, 24)
 
     def _enable_mouse_support(self) -> None:

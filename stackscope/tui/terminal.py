@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
     from typing import TextIO
 
     from stackscope.tui.look import Look
@@ -16,10 +16,22 @@ if TYPE_CHECKING:
 Wish: TypeAlias = Literal["auto", "dark", "light", "ansi", "mono"]
 """A theme, or the one that fits the terminal."""
 
+MOST_COLUMNS: Final = 1_000
+MOST_ROWS: Final = 500
+"""What a terminal is believed to have at most: more is nobody's window, and takes minutes and gigabytes to lay out."""
+
 MANY: Final = 1 << 24
 _COLOURS: Final = {"standard": 16, "256": 256, "truecolor": MANY, "windows": 16}
 _LIGHT_BACKGROUNDS: Final = ("7", "15")
 """As `COLORFGBG` numbers them."""
+
+
+def clamp_size(environ: MutableMapping[str, str]) -> None:
+    """Have `COLUMNS` and `LINES` claim no more than can be drawn: the first picture is laid out by them."""
+    for name, most in (("COLUMNS", MOST_COLUMNS), ("LINES", MOST_ROWS)):
+        text = environ.get(name, "").strip().lstrip("0")
+        if text.isdecimal() and (len(text) > len(str(most)) or int(text) > most):
+            environ[name] = str(most)
 
 
 def why_no_screen(environ: Mapping[str, str], stdin: TextIO, stdout: TextIO) -> str | None:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from stackscope.tui.terminal import kind_of, kinds_of, look_of, number_of_colours, why_no_screen
+from stackscope.tui.terminal import clamp_size, kind_of, kinds_of, look_of, number_of_colours, why_no_screen
 
 TRUE_COLOUR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
@@ -80,3 +80,20 @@ def test_characters_are_those_of_the_encoding_or_of_the_wish(encoding: str, wish
 def test_without_colours_parts_differ_by_their_characters() -> None:
     assert not look_of("mono", TRUE_COLOUR, TERMINAL).has_colour
     assert look_of("dark", TRUE_COLOUR, TERMINAL).has_colour
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines", "believed"),
+    [
+        ("100000", "100000", {"COLUMNS": "1000", "LINES": "500"}),
+        ("9" * 5_000, "0501", {"COLUMNS": "1000", "LINES": "500"}),
+        ("1000", "24", {"COLUMNS": "1000", "LINES": "24"}),
+        ("0080", "many", {"COLUMNS": "0080", "LINES": "many"}),
+    ],
+)
+def test_no_terminal_is_believed_to_be_larger_than_can_be_drawn(
+    columns: str, lines: str, believed: dict[str, str]
+) -> None:
+    environ = {"COLUMNS": columns, "LINES": lines}
+    clamp_size(environ)
+    assert environ == believed
