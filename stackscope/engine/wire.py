@@ -8,7 +8,7 @@ the recorder without decoding them.
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -21,7 +21,7 @@ from stackscope.toggles import EngineConfig
 from stackscope.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 CONTROL: Final = b"!"
 """First byte of a line that is no record."""
@@ -206,6 +206,23 @@ def decode_message(line: bytes) -> AnyMessage:
     return _messages.decode(memoryview(line)[len(CONTROL) :])
 
 
+def not_utf8(value: object) -> UsageError:
+    """What to raise for a value that another process is to be given, and that holds a text it cannot be given."""
+    found = next(_not_utf8_in(msgspec.to_builtins(value)), "A path or label")
+    return UsageError(f"{found} is not valid UTF-8, which another process needs.", remedy="Rename the file.")
+
+
+def _not_utf8_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and without_surrogates(value) != value:
+        yield value
+    elif isinstance(value, dict):
+        for part in value.items():
+            yield from _not_utf8_in(list(part))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _not_utf8_in(part)
+
+
 def _encoded(value: AnyCommand | AnyMessage) -> bytes:
     """JSON of a value. Half a surrogate pair, from a path that is not UTF-8, becomes `?` in a message.
 
@@ -215,9 +232,7 @@ def _encoded(value: AnyCommand | AnyMessage) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         if isinstance(value, Command):
-            raise UsageError(
-                "A path or label is not valid UTF-8, which the engine process needs.", remedy="Rename the file."
-            ) from None
+            raise not_utf8(value) from None
         return _encoder.encode(without_surrogates(msgspec.to_builtins(value)))
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from stackscope.engine.openmp import usable_cores
-from stackscope.engine.wire import Failed, failure_of
+from stackscope.engine.wire import Failed, failure_of, not_utf8
 from stackscope.engine.worker import EXIT_BUG, die_with, leave_ending_to_parent
-from stackscope.errors import EngineError, StackscopeError, UsageError
+from stackscope.errors import EngineError, StackscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ def give(process: subprocess.Popen[bytes], task: msgspec.Struct) -> None:
     try:
         line = msgspec.json.encode(task) + b"\n"
     except UnicodeEncodeError:
-        raise UsageError("The path of the model is not valid UTF-8.", remedy="Rename the file.") from None
+        raise not_utf8(task) from None
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as pipe:  # How it ended is what its silence says.
         pipe.write(line)
