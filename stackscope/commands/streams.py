@@ -43,7 +43,11 @@ class StandardOutput(io.TextIOWrapper):
 
 
 def open_standard_streams() -> None:
-    """Have a standard stream that was closed lead nowhere: else the next pipe or file would take its place."""
+    """Have a standard stream that was closed lead nowhere: else the next pipe or file would take its place.
+
+    What encoding they were asked to have is about them, and not about the pipes of processes that are started.
+    """
+    os.environ.pop("PYTHONIOENCODING", None)
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
