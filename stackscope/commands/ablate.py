@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope import config as settings
+from stackscope.characters import harmless
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_progress import ExperimentProgress
@@ -118,7 +119,7 @@ def plan_of(given: Mapping[str, object], asked: AblateOptions, *, config: Path |
     )
     blocks = blocks_of(asked.blocks, asked.minutes, is_quick=asked.is_quick)
     for remark in options.remarks:
-        print(f"stackscope: {remark}", file=sys.stderr)
+        print(f"stackscope: {harmless(remark)}", file=sys.stderr)
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     service = options.limits.service

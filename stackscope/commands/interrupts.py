@@ -18,6 +18,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from stackscope.characters import harmless
 from stackscope.errors import EngineError
 
 if TYPE_CHECKING:
@@ -180,4 +181,4 @@ def _how(number: signal.Signals) -> str:
 
 def _tell(text: str) -> None:
     with suppress(OSError):  # A terminal that was closed takes no more words.
-        print(f"stackscope: {text}", file=sys.stderr)
+        print(f"stackscope: {harmless(text)}", file=sys.stderr)

@@ -9,8 +9,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from stackscope import units
+from stackscope.characters import harmless
 from stackscope.config import resolve
 from stackscope.launch import with_models
+from stackscope.model.files import shown
 from stackscope.tui.terminal import why_no_screen
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def live(given: Mapping[str, object], *, config: Path | None = None) -> int:
             return _on_screen(options)
     options = resolve(given, config=config)
     if missing is not None:
-        print(f"stackscope: no live screen, because {missing}; this is `stackscope run`.", file=sys.stderr)
+        print(f"stackscope: no live screen, because {harmless(missing)}; this is `stackscope run`.", file=sys.stderr)
     from stackscope.commands.run import run
 
     return run(options)
@@ -65,8 +67,8 @@ def _take_leave(tally: Tally, runner: Runner) -> None:
     if tally.score is not None:
         print(tally.score)
     for failure in runner.failures.told():
-        print(failure)
+        print(harmless(failure))
     for path in runner.recordings:
-        print(f"Recorded to {path}")
+        print(f"Recorded to {shown(path)}")
     if runner.recordings:
-        print(f"Play it again: stackscope replay {shlex.quote(str(runner.recordings[-1]))}")
+        print(f"Play it again: stackscope replay {shlex.quote(shown(runner.recordings[-1]))}")

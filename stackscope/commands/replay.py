@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stackscope.characters import harmless
 from stackscope.tui.terminal import why_no_screen
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
     from stackscope.session.reader import SessionReader
 
     reader = SessionReader(path)  # First of all: what is no recording is one sentence, and no summary.
-    print(f"stackscope: no live screen, because {why}; this is the summary.", file=sys.stderr)
+    print(f"stackscope: no live screen, because {harmless(why)}; this is the summary.", file=sys.stderr)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
     last_ns, has_predictions = 0, False

@@ -9,6 +9,7 @@ from stackscope.characters import harmless
 from stackscope.commands.sources import recordings_in
 from stackscope.errors import UsageError
 from stackscope.experiments.state import NAME
+from stackscope.model.files import shown
 from stackscope.report import output
 from stackscope.report.export.output import refuse_own_sources, whole_file
 from stackscope.report.page.gather import gather
@@ -51,7 +52,7 @@ def report(sources: Sequence[Path], path: Path | None, options: RunOptions, *, r
     with whole_file(path, replace=replace) as unfinished:
         text = make(suffix in HTML)
         unfinished.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    print(f"stackscope: wrote {path}.", file=sys.stderr)
+    print(f"stackscope: wrote {shown(path)}.", file=sys.stderr)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope import config as settings
+from stackscope.characters import harmless
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_options import NOT_OF_RUNS
@@ -114,7 +115,7 @@ def plan_of(given: Mapping[str, object], asked: SweepOptions, *, config: Path | 
     if asked.search is not None and asked.blocks is not None:
         raise UsageError("A search decides by itself how often to run what.", remedy="Leave out --blocks.")
     for remark in options.remarks:
-        print(f"stackscope: {remark}", file=sys.stderr)
+        print(f"stackscope: {harmless(remark)}", file=sys.stderr)
     workload = with_warmup(with_lengths(options.workload))
     check.check(workload)
     base = maker.with_target(options.engine)
