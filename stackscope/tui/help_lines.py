@@ -30,7 +30,9 @@ def help_lines(keymap: Keymap, panes: Iterable[Pane], room: int, *, first: Seque
     """Everything, in lines of at most `room` cells. `first`: scopes that matter most where help was asked for."""
     lines: list[Line] = [
         *wrapped(
-            "Every key can be changed in the settings file: under [keys], by the name in the second column.", room
+            "Every key can be changed in the settings file: under [keys], by the name in the second column,"
+            " and by the one after `Back` for the way back.",
+            room,
         ),
         (),
     ]
@@ -68,6 +70,9 @@ def _group(title: str, keys: Iterable[Key], keymap: Keymap, room: int) -> list[L
         if cells(shown) >= _KEYS:
             lines.append((Span(f" {shown}", "key"),))
             head = (Span(" " * _KEYS), Span(key.id.ljust(_NAME), "label"))
-        first, *rest = wrapped(key.help or key.label, max(room - indent, 12), "") or ((),)
+        told = key.help or key.label
+        if key.id in backwards:
+            told = f"{told} Back: {backwards[key.id].id}."
+        first, *rest = wrapped(told, max(room - indent, 12), "") or ((),)
         lines += [(*head, *first), *((Span(" " * indent), *line) for line in rest)]
     return [*lines, ()]

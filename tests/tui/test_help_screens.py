@@ -282,3 +282,9 @@ def test_a_terminal_that_is_too_small_says_so_on_every_screen(mode: str) -> None
         assert "oo small" not in screen.text
 
     Screen().run(look, (120, 40))
+
+
+def test_the_help_names_the_ways_back_too() -> None:
+    shown = "\n".join(plain(line) for line in help_lines(Keymap(), tuple(PANES.values()), 116))
+    for key in ALL:
+        assert key.id in shown, key.id
