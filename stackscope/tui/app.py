@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stackscope.tui.screens.sessions import SessionsScreen
     from stackscope.tui.source import Source
 
-NOTICE_S: Final = 6.0
+NOTICE_S: Final = 4.0
 """How long a sentence stays on the screen."""
 
 
