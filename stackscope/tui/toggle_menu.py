@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from stackscope.tui.toggles import Choice, Toggle
 
 _LEFT: Final = 36
+_MOST_LEFT: Final = 50
+_LEAST_RIGHT: Final = 54
+"""Cells for the values, beyond which the names of those in force have what is free."""
 _GAP: Final = 3
 
 
@@ -51,7 +54,7 @@ def menu(
 ) -> Menu:
     """The menu in so many cells and lines. What does not fit scrolls with the cursor."""
     width, height = room
-    left = max(min(_LEFT, width // 2), 1)
+    left = max(min(max(_LEFT, min(_MOST_LEFT, width - _LEAST_RIGHT)), width // 2), 1)
     first = _first_shown(len(TOGGLES), cursor.toggle, height)
     shown = range(first, min(first + height, len(TOGGLES)))
     one = [_toggle_line(index, situation, cursor, left, keymap, look) for index in shown]
