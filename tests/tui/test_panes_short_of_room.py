@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stackscope.tui.panes import PANES
 from tests.tui.figures import make_spread
 from tests.tui.sessions import running
 from tests.tui.test_panes_words import words
@@ -27,3 +28,9 @@ def test_what_was_evicted_is_told_before_what_was_written_where_room_is_short() 
     snapshot = msgspec.structs.replace(running(), minute=minute)
     assert "evicted 3,480 written 3,544" in words("prefix", snapshot, 38, 9)
     assert "read 1,393 written 3,544 evicted 3,480" in words("prefix", snapshot, 58, 9)
+
+
+def test_what_numbers_of_the_hardware_pane_mean_is_told() -> None:
+    told = PANES["hardware"].help.meaning
+    assert "Cores lost is" in told
+    assert "held by quota is" in told

@@ -112,7 +112,7 @@ def test_compute_beyond_the_ceiling_is_not_less_than_nothing() -> None:
 
 def test_busy_time_is_never_a_bandwidth() -> None:
     text = words("bandwidth", SESSIONS["gpu"](), 58, 12)
-    assert "busy time 97.0 % no bandwidth" in text
+    assert "busy time 97.0 % not a bandwidth" in text
     assert "measured 2.54 TB/s" in text
     blind = make_gpu(dram_share=None, unknown={"dram_share": "counters are not allowed for this user"})
     text = words("bandwidth", hardware_of(without_gpu(gpus=(blind,))), 70, 12)

@@ -143,7 +143,7 @@ def _busy(gpus: tuple[GpuSample, ...], room: int) -> Line:
     if not known:
         return ()
     share = figure("busy time", units.percent(sum(known) / len(known)))
-    longer = (*share, Span("  no bandwidth", "unit"))
+    longer = (*share, Span("  not a bandwidth", "unit"))
     return longer if width(longer) <= room else share
 
 

@@ -47,7 +47,9 @@ class HardwarePane(Pane):
         meaning="The last reading of the machine. A GPU's utilisation is the share of time in which at least one "
         "kernel ran: it says nothing about how much of the GPU that used; SM and DRAM do, where the GPU has such "
         "counters. Throttled says what holds the clock down. Engine share (σ) is how much of the engine's threads "
-        "really ran during forwards: below 1, something else had the cores. Pressure is the share of the last ten "
+        "really ran during forwards: below 1, something else had the cores. Cores lost is how many times a second one "
+        "of them was put off its core while it had work; held by quota is the share of the quota's periods in which "
+        "the container's CPU time was used up, so that none of them might run. Pressure is the share of the last ten "
         "seconds in which something runnable waited for a core.",
         formula="σ = Σ CPU time of the forward phase ÷ Σ threads × wall time of the forward phase. J/tok = power of "
         "the GPUs in use ÷ tokens per second, both of this moment.",
