@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from stackscope.characters import harmless
-from stackscope.errors import EngineError
+from stackscope.errors import StackscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,14 +103,18 @@ def told_when_interrupted(left: str | Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def keeping(folder: Path, kind: str) -> Iterator[None]:
-    """Say how to go on with an experiment when a signal, or an engine that fails, ends the block."""
+    """Say how to go on with an experiment when a signal, or what fails in it, ends the block."""
     import shlex
+
+    from stackscope.session.paths import ELSEWHERE
 
     on = f"Go on with them: stackscope {kind} --folder {shlex.quote(str(folder))}"
     try:
         with told_when_interrupted(f"finished runs are kept. {on}"):
             yield
-    except EngineError as error:
+    except StackscopeError as error:
+        if error.remedy is not None:  # An experiment records into its folder.
+            error.remedy = error.remedy.replace(ELSEWHERE, "another --folder")
         error.remedy = " ".join([*([error.remedy] if error.remedy else []), f"Finished runs are kept. {on}"])
         raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +50,9 @@ def alone(place: Path) -> Iterator[None]:
 
 def cannot_store(place: Path, error: OSError) -> DownloadError:
     """What to raise when a file, its part or its folders cannot be written."""
+    if error.errno == errno.EFBIG:
+        remedy = "Raise the limit (ulimit -f): the next try continues where this one stopped."
+        return DownloadError(f"{shown(place)} would grow beyond the limit for one file.", remedy=remedy)
     if is_disk_full(error):
         remedy = "Free some space: the next try continues where this one stopped."
         return DownloadError(f"There was no room left for {shown(place)}.", remedy=remedy)

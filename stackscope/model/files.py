@@ -142,6 +142,11 @@ def is_disk_full(error: OSError) -> bool:
 
 def cannot_write(output: Path, error: OSError, *, needs: int) -> ModelFileError:
     """What to raise when writing `output`, of `needs` bytes, failed."""
+    if error.errno == errno.EFBIG:
+        return ModelFileError(
+            f"{shown(output)} ({units.data_size(needs)}) would grow beyond the limit for one file; nothing was kept.",
+            remedy="Raise the limit (ulimit -f), or write it to a disk that takes such files with --output.",
+        )
     if is_disk_full(error):
         return ModelFileError(
             f"There was no room to write {shown(output)} ({units.data_size(needs)}); nothing was kept.",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
+ELSEWHERE: Final = "--record PATH"
+"""What a run is told to record elsewhere with; experiments have a folder instead."""
+
 _PART_LENGTH: Final = 48
 """Characters kept of a workload's or model's name: file systems allow 255 bytes, and two such parts stay readable."""
 

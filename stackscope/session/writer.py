@@ -22,7 +22,7 @@ import zstandard
 
 from stackscope.errors import SessionFileError
 from stackscope.session.format import encode, encode_all
-from stackscope.session.paths import numbered
+from stackscope.session.paths import ELSEWHERE, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -321,11 +321,11 @@ def _reason(error: OSError) -> str:
 
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space, or record elsewhere with --record PATH."
+        return f"Free some space, or record elsewhere with {ELSEWHERE}."
     if error.errno == errno.EFBIG:
-        return "Raise the limit (ulimit -f), or record elsewhere with --record PATH."
+        return f"Raise the limit (ulimit -f), or record elsewhere with {ELSEWHERE}."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "Record where you may write, with --record PATH, or do without with --no-record."
+        return f"Record where you may write, with {ELSEWHERE}, or do without with --no-record."
     if error.errno == errno.ENOENT:
-        return "Leave the file and its folder in place, or record elsewhere with --record PATH."
-    return "Record elsewhere with --record PATH, or do without with --no-record."
+        return f"Leave the file and its folder in place, or record elsewhere with {ELSEWHERE}."
+    return f"Record elsewhere with {ELSEWHERE}, or do without with --no-record."

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from stackscope.cli import app
 from stackscope.commands import interrupts as module
-from stackscope.commands.interrupts import SIGNALS, Interrupted, Interrupts, raising, told_when_interrupted
-from stackscope.errors import EngineDiedError
+from stackscope.commands.interrupts import SIGNALS, Interrupted, Interrupts, keeping, raising, told_when_interrupted
+from stackscope.errors import EngineDiedError, SessionFileError
+from stackscope.session.paths import ELSEWHERE
 from stackscope.verbs.base import reporting
 
 if TYPE_CHECKING:
@@ -177,3 +178,13 @@ def test_an_engine_that_dies_in_an_experiment_does_not_hide_how_to_go_on(
     assert done.exit_code == EngineDiedError.exit_code
     assert f"Report it. Finished runs are kept. Go on with them: stackscope {kind} --folder '{folder}'" in done.stderr
     assert "ouch" in done.stderr
+
+
+def test_a_recording_that_cannot_be_kept_names_the_folder_and_how_to_go_on(tmp_path: Path) -> None:
+    remedy = f"Raise the limit (ulimit -f), or record elsewhere with {ELSEWHERE}."
+    with pytest.raises(SessionFileError) as raised, keeping(tmp_path, "ablate"):
+        raise SessionFileError("It would grow too large.", remedy=remedy)
+    assert raised.value.remedy == (
+        "Raise the limit (ulimit -f), or record elsewhere with another --folder. "
+        f"Finished runs are kept. Go on with them: stackscope ablate --folder {tmp_path}"
+    )

@@ -65,15 +65,15 @@ def test_parts_that_a_killed_writer_left_are_cleared_and_those_being_written_are
         assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name, ".m2.gguf.other.partial"}
 
 
-def test_a_disk_that_fills_up_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_is_one_sentence(tmp_path: Path) -> None:
     output = tmp_path / "m.gguf"
     with (
-        pytest.raises(ModelFileError, match="no room") as caught,
+        pytest.raises(ModelFileError, match="beyond the limit for one file") as caught,
         largest_file(1000),
         whole_file(output, needs=9) as temporary,
     ):
         temporary.write_bytes(bytes(5000))
-    assert "Free some space" in str(caught.value.remedy)
+    assert "ulimit -f" in str(caught.value.remedy)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,3 +157,11 @@ def test_numbers_of_types() -> None:
 )
 def test_the_type_at_the_end_of_a_name(stem: str, parts: tuple[str, str]) -> None:
     assert split_type(stem) == parts
+
+
+def test_a_limit_on_the_size_of_a_file_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    error = cannot_write(tmp_path / "m", OSError(errno.EFBIG, "File too large"), needs=30_000_000)
+    assert "(30.0 MB) would grow beyond the limit for one file; nothing was kept. Raise the limit (ulimit -f)" in str(
+        error
+    )
+    assert "room" not in str(error)
