@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
-from textual.app import App
 from textual.binding import Binding
 from textual.message import Message
 from textual.worker import get_current_worker
@@ -21,6 +20,7 @@ from stackscope.tui.control import SPEEDS
 from stackscope.tui.feed import Feed, Frame
 from stackscope.tui.look import UNICODE, Look
 from stackscope.tui.modes import OTHERS, commands
+from stackscope.tui.roomy import RoomyApp
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.source import Status
@@ -58,7 +58,7 @@ def new_view() -> View:
     return LiveView()
 
 
-class StackscopeApp(App[None]):
+class StackscopeApp(RoomyApp):
     """The screen around a source and its control."""
 
     TITLE = "stackscope"
