@@ -76,5 +76,14 @@ def main() -> int:
     return 0
 
 
+def ended() -> int:
+    """The exit status, also where it is told to stop."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        print("Interrupted: what was staged is kept, and the same command goes on.", file=sys.stderr)
+        return 130
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended())

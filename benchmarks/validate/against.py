@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.validate import figures
 from benchmarks.validate.pairing import Item, Simpler, compared, compared_names
 from benchmarks.validate.score_toggles import GEOMETRIC, MEASURED_PRODUCT, MEMORY, PRODUCT, ROOFLINE
+from stackscope.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,8 +100,11 @@ def of_steps(blocks: Sequence[tuple[Sequence[Predicted], Sequence[Predicted]]]) 
     return (Simpler(ROOFLINE, theirs_found, ours_found, compared(items)),)
 
 
-def summary(rows: Sequence[Row]) -> list[str]:
-    """Of each simpler predictor, the figures in which it was beaten, was not told apart, or beats ours."""
+def summary(rows: Sequence[Row], n_missing: int = 0) -> list[str]:
+    """Of each simpler predictor, the figures in which it was beaten, was not told apart, or beats ours.
+
+    One that nothing is known against is not judged while sessions are missing.
+    """
     lines = []
     for name, where in BASELINES.items():
         by_verdict: dict[str, list[str]] = {}
@@ -111,6 +115,8 @@ def summary(rows: Sequence[Row]) -> list[str]:
                     by_verdict.setdefault(one.compared.verdict, []).append(row.name + aside)
         is_beaten = "beaten" in by_verdict and "beats us" not in by_verdict
         told = "BEATEN in one figure at least, and nowhere better" if is_beaten else "NOT BEATEN"
+        if n_missing and not is_beaten and "beats us" not in by_verdict:
+            told = f"not judged: {counted(n_missing, 'session')} missing"
         lines.append(f"- {name}: {told if by_verdict else 'not compared'}. Compared in {where}.")
         lines += [f"    {verdict}: {'; '.join(by_verdict[verdict])}" for verdict in sorted(by_verdict)]
     return lines

@@ -35,7 +35,7 @@ def printed(scored: Scored, state: State) -> str:
     n = len(state.staged)
     lines = [state.machine, "", f"{n} sessions, {n - len(loud)} of them quiet" + (": NOT QUIET" if loud else ""), ""]
     lines += [table([head, *rows]), "", *(f"- {note}" for note in scored.notes)]
-    lines += ["", LEGEND, "", "Simpler predictors, in the whole table:", *summary(scored.rows)]
+    lines += ["", LEGEND, "", "Simpler predictors, in the whole table:", *summary(scored.rows, scored.n_missing)]
     return "\n".join([*lines, "", "Not staged:", *(f"- {what}" for what in NOT_STAGED)])
 
 

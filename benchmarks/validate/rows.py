@@ -40,3 +40,5 @@ class Scored(NamedTuple):
 
     rows: list[Row]
     notes: list[str]
+    n_missing: int = 0
+    """Sessions of such a run that there are no recordings of: what needs them is not judged."""

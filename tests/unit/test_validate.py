@@ -324,6 +324,12 @@ def test_what_is_there_is_scored_and_the_rest_is_unknown(tmp_path: Path) -> None
     assert "4 sessions, 3 of them quiet: NOT QUIET" in text
     assert text.startswith("a machine\n")
     assert "Not staged:" in text
+    assert "no check caught" not in text
+    assert "NOT BEATEN" not in text
+    [note] = [note for note in scored.notes if note.startswith("wrong accountings not judged: ")]
+    assert "sessions missing" in note
+    [caught] = [row for row in scored.rows if row.name.startswith("wrong accountings caught")]
+    assert caught.is_met is None
 
 
 def test_a_name_is_not_held_against_a_session_that_somebody_disturbed(tmp_path: Path) -> None:

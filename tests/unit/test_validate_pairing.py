@@ -288,3 +288,14 @@ def test_a_sign_is_asked_of_what_has_one() -> None:
     assert not figures.has_sign(Judged(1.2, 1.2, 1.2, 1.1, noise=0.1))
     assert figures.has_sign(Judged(1.2, 1.2, 1.2, 1.1, noise=0.1), at_all=True)
     assert not figures.is_sign_right(Judged(0.9, 0.9, 0.9, 1.1))
+
+
+def test_what_needs_sessions_that_are_missing_is_not_judged() -> None:
+    same, worse = Compared(Figure(0.0, -0.1, 0.1, 9)), Compared(Figure(-0.1, -0.2, -0.05, 9))
+    unknown = figures.UNKNOWN
+    row = Row(
+        "one", unknown, simpler=(Simpler(MEMORY, unknown, unknown, same), Simpler(PRODUCT, unknown, unknown, worse))
+    )
+    text = "\n".join(against.summary([row], 12))
+    assert "- always memory-bound: not judged: 12 sessions missing." in text
+    assert "- multiplied speed-ups: NOT BEATEN." in text
