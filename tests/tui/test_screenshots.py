@@ -140,7 +140,7 @@ def test_the_same_recording_gives_the_same_picture(profiles: Path) -> None:
     shown = words(first.svg)
     for word in ("stackscope", "Verdict", "Step anatomy", "Acceptance", "replay end", "quit"):
         assert word in shown
-    assert "own" not in shown.split()
+    assert not re.search(r"own \d", shown), "what a picture costs depends on who draws it"
 
 
 def test_a_picture_names_no_place(profiles: Path) -> None:

@@ -23,7 +23,7 @@ NAME = "a\x1b[31mb"
 
 
 def test_live_names_recordings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    tally: Any = SimpleNamespace(began_ns=None, ended_ns=None)
+    tally: Any = SimpleNamespace(began_ns=None, ended_ns=None, score=None)
     runner: Any = SimpleNamespace(failures=SimpleNamespace(told=lambda: [NAME]), recordings=[tmp_path / NAME])
     _take_leave(tally, runner)
     said = capsys.readouterr().out
