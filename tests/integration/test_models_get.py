@@ -324,7 +324,9 @@ def test_the_token_stays_with_the_hub(hub: tuple[str, HubState], monkeypatch: py
     assert all(headers.get("authorization") == "Bearer hf_secret" for method, _, headers in state.requests)
 
 
-def test_a_limit_on_the_size_of_a_file_is_one_sentence_and_the_part_is_kept(hub: tuple[str, HubState], cache: Path) -> None:
+def test_a_limit_on_the_size_of_a_file_is_one_sentence_and_the_part_is_kept(
+    hub: tuple[str, HubState], cache: Path
+) -> None:
     address, state = hub
     with pytest.raises(DownloadError, match="limit for one file"), largest_file(3 * CHUNK_BYTES):
         get(address)
