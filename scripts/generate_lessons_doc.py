@@ -1,21 +1,22 @@
-"""Write docs/lessons.md from the lessons and their recorded results. With --check, say whether it is current."""
+"""Write docs/lessons.md from the lessons and their recorded results, and into these what follows from their runs today.
+
+With --check, say whether the page is current.
+"""
 
 from __future__ import annotations
 
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from stackscope import units
 from stackscope.experiments.lessons import record as records
 from stackscope.experiments.lessons.catalogue import CATALOGUE
-from stackscope.experiments.lessons.contracts import Waiting
+from stackscope.experiments.lessons.contracts import Lesson, Waiting
 from stackscope.experiments.lessons.data import Data
+from stackscope.report import lesson as report
 from stackscope.report.lesson import VERDICTS, chart
-
-if TYPE_CHECKING:
-    from stackscope.experiments.lessons.contracts import Lesson
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "lessons.md"
@@ -121,7 +122,15 @@ def main() -> int:
         print("docs/lessons.md is current." if is_current else f"docs/lessons.md is stale: run {Path(__file__).name}.")
         return 0 if is_current else 1
     TARGET.write_text(text, encoding="utf-8")
+    for path, concluded in concluded_anew():
+        records.write(path, concluded)
     return 0
+
+
+def concluded_anew() -> list[tuple[Path, dict[str, Any]]]:
+    """Every recorded result with what the lesson concludes of its runs now."""
+    lessons = [(RESULTS / f"{one.number:02}.json", one) for one in CATALOGUE.values() if isinstance(one, Lesson)]
+    return [(path, report.document(one, records.read(path))) for path, one in lessons if path.is_file()]
 
 
 if __name__ == "__main__":

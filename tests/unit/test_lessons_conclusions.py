@@ -276,7 +276,7 @@ def test_a_best_configuration_that_is_not_what_single_settings_say() -> None:
     }  # fmt: skip
     holds, text = _searched(speeds, "Q4_K_M, n-gram drafts of 3")
     assert holds is True
-    assert "The best of 12 is Q4_K_M, n-gram drafts of 3" in text
+    assert "The best of 12 within blocks is Q4_K_M, n-gram drafts of 3" in text
     assert "of Q4_K_M, drafts of 3, which the best single settings make" in text
     assert "Q4_K_M and drafts of 3 each help alone; together they run at 0.6" in text  # 1.2 ÷ 1.8
     assert "looked at 4 of 12 in 4 runs and chose the best" in text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 import generate_lessons_doc as generator
 from stackscope.experiments.lessons import record as records
 from stackscope.experiments.lessons.catalogue import CATALOGUE
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 def test_the_page_is_current() -> None:
     assert generator.TARGET.read_text(encoding="utf-8") == generator.document()
+
+
+def test_recorded_results_hold_what_follows_from_their_runs() -> None:
+    """What `--show` says of them, and not what an earlier version concluded."""
+    concluded = generator.concluded_anew()
+    assert len(concluded) == 10
+    for path, document in concluded:
+        assert msgspec.json.decode(path.read_bytes()) == msgspec.json.decode(msgspec.json.encode(document)), path.name
 
 
 def test_every_lesson_has_a_section() -> None:

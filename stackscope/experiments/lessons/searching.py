@@ -159,7 +159,8 @@ def conclude_search(data: Data) -> Conclusion:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     best, pairs = data.fastest(list(data.cells)), hurting(data)
     holds, told_best = _beside_intuition(data, best)
-    sentences = [f"The best of {len(data.cells)} is {best}, at {units.token_rate(data.figure(best))}.", *told_best]
+    rate = units.token_rate(data.figure(best))
+    sentences = [f"The best of {len(data.cells)} within blocks is {best}, with a median of {rate}.", *told_best]
     sentences += [
         f"{pair.one} and {pair.other} each help alone; together they run at {told(pair.over_best)} of the better one."
         for pair in pairs[:2]
