@@ -13,7 +13,8 @@ from stackscope.analysis.ledgers import Pricing
 from stackscope.analysis.timing.design import BLOCKS, COLUMNS_OF, Design, by_parameter, times_of
 from stackscope.analysis.timing.drawing import Belief, Load, latent
 from stackscope.analysis.timing.fit import Fit
-from stackscope.analysis.timing.forwards import COLUMNS, ForwardDesign, _strangers
+from stackscope.analysis.timing.forwards import COLUMNS, WEIGHTS, ForwardDesign, _strangers
+from stackscope.analysis.timing.learning import LEAST_COLDER, priors
 from stackscope.analysis.timing.products import multiplied, squared
 from stackscope.analysis.timing.sampled import MOST, PER_KIND, Kept, Sampled, kind_of, packed, unpacked
 from stackscope.analysis.timing.shapes import Shape, one_row
@@ -289,3 +290,20 @@ def test_models_do_not_keep_all_models_before_them() -> None:
         model = fit.model()
         assert model is not None
         assert all(not known.source.known for known in model.source.known.values())
+
+
+@pytest.mark.parametrize(("times", "share"), [(1, 0.663), (4, 0.166), (40, LEAST_COLDER)])
+def test_no_more_of_the_weights_leaves_the_nearer_caches_than_those_hold(times: int, share: float) -> None:
+    """Of 24 MB two thirds, of 1 GB hardly anything: reading that may not take twice as long for it."""
+    plain = make_model()
+    larger = tuple(
+        tensor if tensor.role == "embedding"
+        else msgspec.structs.replace(tensor, elements=times * tensor.elements, bytes=times * tensor.bytes)
+        for tensor in plain.tensors
+    )  # fmt: skip
+    machine = Machine(model=msgspec.structs.replace(plain, tensors=larger))
+    ceilings = msgspec.structs.replace(machine.calibrated(), fits_cache=True)
+    design = Design(CONFIG, machine.pricing, is_gpu=False)
+    prior = priors(design, CONFIG, ceilings)[0][0]
+    assert prior.colder is not None
+    assert prior.colder[1] / prior.mean[WEIGHTS] == pytest.approx(share, rel=0.01)

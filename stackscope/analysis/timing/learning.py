@@ -42,6 +42,10 @@ FEW_WINDOWS: Final = 4
 COLDER: Final = 1.0
 """What reading weights that fit the last cache takes longer between other work than in a row of forwards, which leave
 part of them in the nearer caches, as a share of that (standard deviation): the bundled target's took 0.3 ms more."""
+NEARER_BYTES: Final = 16e6
+"""What the nearer caches of some cores hold at most: of larger weights, no more than that can have been in them."""
+LEAST_COLDER: Final = 0.15
+"""That share at least: the last cache may be shared with others."""
 
 DRAFT_SLOWER: Final = 0.2
 """How much a draft model's forwards are slower between the target's than by themselves (ln, standard deviation)."""
@@ -86,7 +90,8 @@ def priors(
     if ceilings is not None:
         measured = believed.calibration(design.target, ceilings, (*ceilings.forwards, *ceilings.contexts))
         if ceilings.fits_cache:
-            target = target._replace(colder=(WEIGHTS, COLDER * float(target.mean[WEIGHTS])))
+            nearer = min(max(NEARER_BYTES / max(design.target.body_bytes, 1), LEAST_COLDER), 1.0)
+            target = target._replace(colder=(WEIGHTS, COLDER * nearer * float(target.mean[WEIGHTS])))
     model = design.target.ledger.model
     sample = _plain("sample", {"output": 2_000.0 + _ARGMAX_NS * model.vocabulary})
     draft = _draft_prior(design, config, rates)
