@@ -180,10 +180,8 @@ def _ratios(result: Ablation, width: int) -> list[Text]:
     names = named_cells(result)
     cells = [cell for cell in result.cells if cell.cell != 0 and cell.ratios]
     known = [name for name in RATIO_NAMES if any(name in cell.ratios for cell in cells)]
-    lines: list[Text] = []
-    at_once = max(1, (width - LABEL) // COLUMN)
-    for first in range(0, len(known), at_once):
-        some = known[first : first + at_once]
+
+    def table(some: Sequence[str]) -> list[Text]:
         rows = [
             [
                 names[cell.cell],
@@ -191,7 +189,16 @@ def _ratios(result: Ablation, width: int) -> list[Text]:
             ]
             for cell in cells
         ]
-        lines += _table(["÷ the baseline's", *(RATIO_NAMES[name] for name in some)], rows)
+        return _table(["÷ the baseline's", *(RATIO_NAMES[name] for name in some)], rows)
+
+    lines: list[Text] = []
+    while known:
+        # Of few blocks in noise, an interval alone may take half a line.
+        at_once = max(1, min(len(known), (width - LABEL) // COLUMN))
+        while at_once > 1 and max(line.cell_len for line in table(known[:at_once])) > width:
+            at_once -= 1
+        lines += table(known[:at_once])
+        known = known[at_once:]
     return lines
 
 

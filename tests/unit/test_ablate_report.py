@@ -121,3 +121,20 @@ def test_the_document_has_ratios_with_their_ends() -> None:
     assert document["cells"][1]["figures"]["greedy_agreement"] == 0.98
     assert document["blocks"] == 8
     assert document["plan"]["is_full"] is False
+
+
+@pytest.mark.parametrize("width", [72, 80])
+def test_three_blocks_in_noise_fit_as_well(width: int) -> None:
+    """Their intervals go from a ten-thousandth to thousands."""
+    of, random = plan(is_full=True, blocks=Blocks(first=3, most=3)), np.random.default_rng(3)
+    names = ("ttft_p50_ns", "tpot_p50_ns", "step_gap_p95_ns", "e2e_p50_ns", "memory_bytes")
+    runs = [
+        run(block, cell, float(np.exp(random.normal(4, 2))), **{n: float(np.exp(random.normal(15, 3))) for n in names})
+        for block in range(3)
+        for cell in of.cells
+    ]
+    found = report.AblationReport(
+        plan=of, result=effects.analyse(of, runs, {}, {}, {}), predictions={}, n_runs=len(runs), folder=FOLDER
+    )
+    lines = report.shown(found, width).plain.splitlines()
+    assert [line for line in lines if len(line) > width] == []
