@@ -1,8 +1,8 @@
 """Whether a calibration comes to the same result again, and notices that it is disturbed.
 
 Each model is calibrated several times on a quiet machine; every ceiling's largest deviation from its median over the
-calibrations has to stay within 10 %. A calibration during which others took 3 % of a CPU or more is repeated. Then one
-more has a busy process beside it, and has to be flagged.
+calibrations has to stay within 10 %. A calibration during which others took a tenth of a CPU or more is repeated. Then
+one more has a busy process beside it, and has to be flagged.
 
     python -m benchmarks.ceilings
     python -m benchmarks.ceilings --model target.gguf --times 5
@@ -21,7 +21,7 @@ from benchmarks.common import default_models, machine, state, table
 from stackscope import units
 from stackscope.experiments import protocol
 from stackscope.experiments.calibrate import calibrate
-from stackscope.hardware.quiet import QUIET_SHARE
+from stackscope.hardware.quiet import CALM_SHARE
 from stackscope.model.catalog import bundled_draft, bundled_target
 from stackscope.toggles import EngineConfig
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=4, help="at most so many times as many, if they are not quiet")
     args = parser.parse_args()
     print(machine())
-    print(f"A calibration is quiet when others take less than {QUIET_SHARE:.0%} of one CPU during it.")
+    print(f"A calibration is quiet when others take less than {CALM_SHARE:.0%} of one CPU during it.")
     for model in args.model or default_models():
         draft = str(bundled_draft()) if model == bundled_target() else None
         config = EngineConfig(model=str(model), draft_model=draft)

@@ -158,8 +158,10 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def told(self) -> str:
-        """The score in words, or why there is none."""
+    def told(self) -> str | None:
+        """The score in words, or why there is none. `None`: nothing was predicted."""
+        if not any(one.predicted is not None for one in self.outcomes):
+            return None
         return self.sentence if self.why_none is None else f"None was scored: {self.why_none}."
 
 

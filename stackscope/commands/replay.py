@@ -29,10 +29,10 @@ def replay(path: Path, options: RunOptions) -> int:
 def _summarise(path: Path, options: RunOptions, why: str) -> int:
     """Print what `run` printed at the end of it, and `why` there is no screen."""
     from stackscope.analysis.explainer import Explainer, unhurried
-    from stackscope.analysis.scorecard import score_session
+    from stackscope.analysis.scorecard import Scorer
     from stackscope.analysis.summary import RunSummary
     from stackscope.engine.allowances import Allowances
-    from stackscope.records import Prediction, StepRecord
+    from stackscope.records import StepRecord
     from stackscope.report import output
     from stackscope.report.text import RunReport, summary
     from stackscope.session.reader import SessionReader
@@ -41,13 +41,15 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
     print(f"stackscope: no live screen, because {harmless(why)}; this is the summary.", file=sys.stderr)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
-    last_ns, has_predictions = 0, False
+    scorer = Scorer()
+    last_ns = 0
     for record in reader:
         run.write(record)
         explainer.write(record)
+        scorer.write(record)
         if isinstance(record, StepRecord):
             last_ns = record.end_ns
-        has_predictions = has_predictions or isinstance(record, Prediction)
+    scorer.close()
     report = RunReport(
         result=run.result(),
         header=reader.header,
@@ -55,7 +57,7 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
         recording=path,
         notes=tuple(told for told in (reader.truncated, reader.left_out) if told is not None),
         explanation=explainer.final(last_ns),
-        score=score_session(SessionReader(path)).told if has_predictions else None,
+        score=scorer.card.score().told,
     )
     output.show(partial(summary, report))
     return 0

@@ -75,7 +75,7 @@ class Tally:
     """When the first step began. `None`: there was none."""
     ended_ns: int | None = None
     score: str | None = None
-    """How the predictions of its changes did. `None`: nothing was changed."""
+    """How the predictions of its changes did. `None`: none was made."""
 
 
 class Feed(threading.Thread):
@@ -168,7 +168,7 @@ class Feed(threading.Thread):
             n_requests=snapshot.n_requests,
             began_ns=None if first is None else first.start_ns,
             ended_ns=None if last is None else last.end_ns,
-            score=None if snapshot.score is None or not snapshot.score.outcomes else snapshot.score.told,
+            score=None if snapshot.score is None else snapshot.score.told,
         )
 
     # The thread

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from stackscope.analysis.live.snapshot import Snapshot
     from stackscope.analysis.live.sums import Sums
     from stackscope.analysis.metrics.base import ServiceLimits
     from stackscope.records import AnyRecord, Header
@@ -157,12 +156,6 @@ def _anatomy(epoch: int, sums: Sums) -> Anatomy:
     return Anatomy(epoch=epoch, steps=round(sums.steps), parts_ns=tuple([spent / sums.steps for spent in sums.parts]))
 
 
-def _score(snapshot: Snapshot) -> str | None:
-    score = snapshot.score
-    is_made = score is not None and any(one.predicted is not None for one in score.outcomes)
-    return score.told if score is not None and is_made else None
-
-
 def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
     """Read a session once, in bounded memory."""
     found = _Gathering(reader.header, limits)
@@ -186,7 +179,7 @@ def gather(reader: SessionReader, limits: ServiceLimits) -> SessionFigures:
         curves={tag: values.curve() for tag, values in found.curves.items()},
         anatomy=found.anatomy(),
         events=tuple(reversed(snapshot.events)),
-        score=_score(snapshot),
+        score=None if snapshot.score is None else snapshot.score.told,
         truncated=reader.truncated,
         left_out=reader.left_out,
     )
