@@ -132,18 +132,22 @@ def difference(one: Difference, letters: tuple[str, str]) -> str:
         return f"load {one.a} → {one.b}"
     if f"engine.{one.name}" in settings and one.area == "configuration":
         return f"{epochs.named(one.name)} {_setting(one.a)} → {_setting(one.b)}"
-    return f"{one.name.replace('_', ' ')} {_plain(one.a)} → {_plain(one.b)}"
+    a, b = (wording.quantity(one.name, value) for value in (one.a, one.b))
+    if a is not None and b is not None:
+        return f"{a[0]} {a[1]} → {b[1]}"
+    return f"{one.name.replace('_', ' ')} {plain(one.a)} → {plain(one.b)}"
 
 
 def _setting(value: object) -> str:
-    return epochs.spelled(None) if value is None else _plain(value)
+    return epochs.spelled(None) if value is None else plain(value)
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """A recorded value without a unit, as one would type it."""
     if isinstance(value, bool | int | float | str | tuple):
         return epochs.spelled(value)
     if isinstance(value, dict):
-        return " ".join(f"{name} {_plain(part)}" for name, part in value.items()) or "none"
+        return " ".join(f"{name} {plain(part)}" for name, part in value.items()) or "none"
     return "none" if value is None else str(value)
 
 

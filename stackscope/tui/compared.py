@@ -169,6 +169,9 @@ def _figures(versus: Versus, room: int, look: Look) -> list[Line]:
         lines += wrapped(wording.FEW_VALUES, room)
     lines += _hung(Span(f"{'values':<{_INDENT}}", "label"), f" {look.dot} ".join(wording.numbers(known)), room)
     lines += _hung(Span(f"{'how':<{_INDENT}}", "label"), f" {look.dot} ".join(wording.hows(known)), room)
+    few = wording.too_few(known)
+    if few:
+        lines += _hung(Span(f"{'too few':<{_INDENT}}", "label"), f" {look.dot} ".join(few), room)
     return lines
 
 
@@ -193,6 +196,9 @@ def differences(found: Sequence[Difference], room: int, look: Look) -> list[Line
 def _difference(one: Difference, look: Look) -> tuple[str, str]:
     if one.name.startswith("with "):
         return one.name, f"{'A' if one.a else 'B'} only"
+    a, b = (wording.quantity(one.name, value) for value in (one.a, one.b))
+    if a is not None and b is not None:
+        return a[0], f"{a[1]} {look.arrow} {b[1]}"
     shown = _setting if one.area == "configuration" else _text
     return called(one.name), f"{shown(one.name, one.a)} {look.arrow} {shown(one.name, one.b)}"
 

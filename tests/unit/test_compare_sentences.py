@@ -8,7 +8,12 @@ import pytest
 
 from stackscope.analysis.comparing import comparison, wording
 from stackscope.analysis.comparing.comparison import Compared, compare_digests
+from stackscope.analysis.comparing.differences import Difference
 from stackscope.analysis.statistics import Interval
+from stackscope.report.compare import difference
+from stackscope.tui.compared import differences
+from stackscope.tui.lines import plain
+from stackscope.tui.look import UNICODE
 from tests.unit.compare_sessions import Run
 
 if TYPE_CHECKING:
@@ -92,3 +97,21 @@ def test_too_few_values_are_explained_however_many_there_are() -> None:
     told = wording.too_few([gap(95, 50), gap(99, 250), WORSE, of("TTFT p50", "ns", None)])
     assert told == ["step gap: 1,491 worth 23 independent ones, p95 needs 50, p99 needs 250", wording.SHARED]
     assert wording.too_few([WORSE]) == []
+
+
+def test_what_differs_is_told_in_its_unit() -> None:
+    """Seconds, nanoseconds and bytes as such; what was not set is `none`; a plain number stays one."""
+    assert wording.quantity("duration_s", 3600.0) == ("duration", "1 h 00 min")
+    assert wording.quantity("duration_s", None) == ("duration", "none")
+    assert wording.quantity("warm-up left out (ns)", 1_500_000_000) == ("warm-up left out", "1.50 s")
+    assert wording.quantity("draft weights", 4_000_000) == ("draft weights", "4.00 MB")
+    assert wording.quantity("parameters", 1_300_000) == ("parameters", "1,300,000")
+    assert wording.quantity("requests", 30) is None
+    assert wording.quantity("sha256", None) is None
+
+
+def test_a_time_that_differs_has_its_unit_on_the_command_line_and_on_the_screen() -> None:
+    one = Difference(area="workload", name="duration_s", a=None, b=30.0)
+    assert difference(one, ("A", "B")) == "duration none → 30 s"
+    shown = differences([one], 80, UNICODE)
+    assert any("duration" in plain(line) and "none → 30 s" in plain(line) for line in shown)

@@ -47,6 +47,17 @@ def test_a_course_turns_only_between_points_that_are_told_apart() -> None:
     assert crossings([Point(0.0, LESS, 0), Point(1.0, MORE, 1)]) == []
 
 
+def test_a_crossing_is_in_doubt_as_its_points_are() -> None:
+    """Joined straight, upper ends go from -0.1 to 0.3 and pass 1 after a quarter; lower ones after three."""
+    (found,) = crossings([Point(1.0, -0.2, -1, 0.1), Point(2.0, 0.2, 1, 0.1)])
+    assert found.at == pytest.approx(1.5)
+    assert found.ends == pytest.approx((1.25, 1.75))
+    (falling,) = crossings([Point(0.0, 0.2, 1, 0.1), Point(1.0, -0.2, -1, 0.1)])
+    assert falling.ends == pytest.approx((0.25, 0.75))
+    (exact,) = crossings([Point(0.0, -0.2, -1), Point(1.0, 0.2, 1)])
+    assert exact.ends is None
+
+
 def test_drafts_tell_their_whole_course_over_batches() -> None:
     speeds = {"Q8_0, 1 at a time, drafts": 0.94, "Q8_0, 4 at a time, drafts": 1.3, "Q8_0, 16 at a time, drafts": 0.72}
     text = concluded(6, strayed(6, speeds, {"Q8_0, 1 at a time, drafts": WIDE}))[1]

@@ -32,6 +32,9 @@ HOWS: Final = {
     "by shares": "shares of values below",
 }
 
+TIMES: Final = frozenset({"duration", "warm-up left out"})
+"""What differs between two recordings and is a time."""
+
 ONE_RUN: Final = (
     "Intervals are of the spread inside each session. What differs from one run to the next, such as where memory came"
     " to lie, is not in them: it takes repeated runs."
@@ -119,6 +122,21 @@ def too_few(figures: Sequence[Compared]) -> list[str]:
         told.append(f"{header}: {what}, {f'each needs {leasts.pop()}' if is_alike else ', '.join(needs)}")
     is_shared = any("independent" in what for _, what in found)
     return [*told, *([SHARED] if is_shared else [])]
+
+
+def quantity(name: str, value: object) -> tuple[str, str] | None:
+    """What differs by a quantity with a unit: its name and its value as text. `None`: it is none of those.
+
+    Sizes are whole numbers of bytes, times seconds, or nanoseconds where the name says so.
+    """
+    plain = name.removesuffix(" (ns)").removesuffix("_s").replace("_", " ")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return (plain, "none") if value is None and plain in TIMES else None
+    if plain in TIMES:
+        return plain, units.duration(value if name.endswith(" (ns)") else 1e9 * value)
+    if name.rpartition(" ")[2] == "weights":
+        return name, units.data_size(value)
+    return (name, units.count(value)) if isinstance(value, int) and name.rpartition(" ")[2] == "parameters" else None
 
 
 class Row(NamedTuple):

@@ -31,6 +31,8 @@ class Point(NamedTuple):
     log: float
     side: int
     """1 above a ratio of 1, -1 below it; 0: it cannot be told from 1."""
+    doubt: float = 0.0
+    """Half the width of the logarithm's interval. 0: it is taken as it is."""
 
 
 class Crossing(NamedTuple):
@@ -42,6 +44,8 @@ class Crossing(NamedTuple):
     at: float | None
     """Straight in ln ratio. `None`: a point between the two cannot be told from 1."""
     falls: bool
+    ends: tuple[float, float] | None = None
+    """Where the ends of both intervals, joined straight, go through 1. `None`: as `at`, or nothing is in doubt."""
 
 
 class Data:
@@ -178,7 +182,8 @@ def is_less(contrast: Contrast | None) -> bool:
 
 def measured_at(x: float, ratio: Contrast) -> Point:
     """A ratio that was measured: it has a side where it has one beyond doubt."""
-    return Point(x, ratio.log, is_more(ratio) - is_less(ratio))
+    side = is_more(ratio) - is_less(ratio)
+    return Point(x, ratio.log, side, ratio.half_width() if side else 0.0)
 
 
 def expected_at(x: float, ratio: float) -> Point:
@@ -192,10 +197,19 @@ def crossings(points: Sequence[Point]) -> list[Crossing]:
     found = []
     for (place, one), (next_place, other) in pairwise(known):
         if one.side != other.side:
-            share = -one.log / (other.log - one.log)
-            at = one.x + (other.x - one.x) * share if next_place == place + 1 else None
-            found.append(Crossing(one.x, other.x, at, falls=other.side < 0))
+            is_next = next_place == place + 1
+            at = _root(one, other, 0.0) if is_next else None
+            ends = (
+                (_root(one, other, -1.0), _root(one, other, 1.0)) if is_next and one.doubt + other.doubt > 0 else None
+            )
+            found.append(Crossing(one.x, other.x, at, other.side < 0, ends if ends is None else (min(ends), max(ends))))
     return found
+
+
+def _root(one: Point, other: Point, bound: float) -> float:
+    """Where the straight line between two points meets 1, both moved by `bound` times their doubt."""
+    start, end = one.log + bound * one.doubt, other.log + bound * other.doubt
+    return one.x - (other.x - one.x) * start / (end - start)
 
 
 def why_lost(data: Data, key: str, what: str = "Drafting") -> str | None:

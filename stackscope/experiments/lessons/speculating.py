@@ -85,12 +85,12 @@ def expect_acceptance(data: Data) -> str:
 
 
 def _break_even(points: list[Point]) -> str | None:
-    """`of 54 %`, or `between 40 % and 80 %` where only that is known. `None`: the course stays on one side."""
+    """`of 54 % [51, 58]`, or `between 40 % and 80 %` where only that is known. `None`: the course stays on one side."""
     found = crossings(points)
     if not found:
         return None
     if len(found) == 1 and found[0].at is not None:
-        return f"of {units.percent(found[0].at)}"
+        return f"of {units.percent(found[0].at)}{_between(found[0].ends, 100.0)}"
     return f"between {units.percent(found[0].low)} and {units.percent(found[-1].high)}"
 
 
@@ -267,7 +267,13 @@ def _turn(found: Crossing) -> str:
     word = "stop helping" if found.falls else "begin to help"
     if found.at is None:
         return f"{word} somewhere between {round(2**found.low)} and {round(2**found.high)}"
-    return f"{word} at about {units.number(2**found.at)}"
+    ends = None if found.ends is None else (2 ** found.ends[0], 2 ** found.ends[1])
+    return f"{word} at about {units.number(2**found.at)}{_between(ends)}"
+
+
+def _between(ends: tuple[float, float] | None, scale: float = 1.0) -> str:
+    """An interval behind a figure; nothing where there is none."""
+    return "" if ends is None else f" [{units.number(scale * ends[0])}, {units.number(scale * ends[1])}]"
 
 
 def picture_batches(data: Data) -> Picture:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from stackscope import units
+from stackscope.analysis.comparing import wording
 from stackscope.analysis.comparing.differences import workload_of
 from stackscope.analysis.distribution import Spread
 from stackscope.analysis.metrics import cost, counts, latency, load, speculation, time
 from stackscope.analysis.metrics.catalogue import SECTIONS
 from stackscope.analysis.totals import SPELLED
+from stackscope.report.compare import plain
 from stackscope.report.epochs import changes, named, spelled
 from stackscope.report.explained import told
 from stackscope.report.page.wording import UNKNOWN, dashed, percentile, quantity, worded
@@ -310,7 +312,8 @@ def _conditions(header: Header, idle: Collection[str]) -> Iterator[tuple[str, st
             if field not in idle:
                 yield named(field), spelled(getattr(header.config, field))
     for name, value in workload_of(header).items():
-        yield f"workload: {name.replace('_', ' ')}", UNKNOWN if value is None else str(value)
+        called, told = wording.quantity(name, value) or (name.replace("_", " "), plain(value))
+        yield f"workload: {called}", told
     yield "host", header.host
     yield "device", header.device
     yield "library", header.library or UNKNOWN
