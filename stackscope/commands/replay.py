@@ -28,6 +28,7 @@ def replay(path: Path, options: RunOptions) -> int:
 
 def _summarise(path: Path, options: RunOptions, why: str) -> int:
     """Print what `run` printed at the end of it, and `why` there is no screen."""
+    from stackscope.analysis.comparing.loads import LoadsSeen, described
     from stackscope.analysis.explainer import Explainer, unhurried
     from stackscope.analysis.scorecard import Scorer
     from stackscope.analysis.summary import RunSummary
@@ -41,19 +42,20 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
     print(f"stackscope: no live screen, because {harmless(why)}; this is the summary.", file=sys.stderr)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
-    scorer = Scorer()
+    scorer, loads = Scorer(), LoadsSeen(reader.header)
     last_ns = 0
     for record in reader:
         run.write(record)
         explainer.write(record)
         scorer.write(record)
+        loads.write(record)
         if isinstance(record, StepRecord):
             last_ns = record.end_ns
     scorer.close()
     report = RunReport(
         result=run.result(),
         header=reader.header,
-        workload=str(reader.header.workload.get("text", "")),
+        workload=described(reader.header, loads.loads),
         recording=path,
         notes=tuple(told for told in (reader.truncated, reader.left_out) if told is not None),
         explanation=explainer.final(last_ns),

@@ -8,8 +8,8 @@ import pytest
 
 from stackscope.analysis.comparing.collecting import Collector
 from stackscope.analysis.comparing.comparison import Versus, compare_digests
-from stackscope.analysis.comparing.loads import Load, told
-from stackscope.records import StepRecord, TrafficEvent
+from stackscope.analysis.comparing.loads import Load, LoadsSeen, described, told
+from stackscope.records import Header, StepRecord, TrafficEvent
 from stackscope.report.compare import difference
 from tests.unit.compare_sessions import Run
 
@@ -113,6 +113,22 @@ def test_what_was_offered_stands_beside_the_workload() -> None:
     facts = compare_digests([A.digest(), changed({"rate": 20.0})]).sessions
     assert facts[0].workload == "chat · closed loop, 4 in flight · 60 requests · seed 0"
     assert facts[1].workload == f"{facts[0].workload} · load changed to 20 requests/s"
+
+
+def test_a_stream_of_records_tells_its_loads_as_a_comparison_does() -> None:
+    """Only those under which steps ran, and nothing of one that never changed."""
+    header, *records = Run(noise=2).records()
+    assert isinstance(header, Header)
+    seen = LoadsSeen(header)
+    for record in records:
+        seen.write(record)
+    assert described(header, seen.loads) == header.workload["text"]
+    changed_at = [n for n, record in enumerate(records) if isinstance(record, StepRecord)][20]
+    seen = LoadsSeen(header)
+    events = [TrafficEvent(at_ns=1, concurrency=6), TrafficEvent(at_ns=1, rate=20.0)]
+    for record in [*records[:changed_at], *events, *records[changed_at:]]:
+        seen.write(record)
+    assert described(header, seen.loads) == f"{header.workload['text']} · load changed to 20 requests/s"
 
 
 def test_loads_are_spelled() -> None:

@@ -11,7 +11,7 @@ from stackscope.analysis.comparing.concerns import Concern, concerns, did_same_w
 from stackscope.analysis.comparing.differences import Difference, differences
 from stackscope.analysis.comparing.figures import BY_NAME, FIGURES, TOKENS, Better, Figure, Level, Percentile, Rate
 from stackscope.analysis.comparing.intervals import Blocks, How, ratio_of_rates
-from stackscope.analysis.comparing.loads import load_of, told
+from stackscope.analysis.comparing.loads import described, load_of
 from stackscope.analysis.comparing.moved import Moved, anatomy, moved
 from stackscope.analysis.comparing.percentiles import Grouped, ratio_of_percentiles
 from stackscope.analysis.metrics import counts, time
@@ -271,7 +271,7 @@ def _facts(letter: str, digest: Digest) -> SessionFacts:
         name=digest.name,
         started=header.started,
         model=None if header.model is None else header.model.name,
-        workload=_workload(text, digest) if isinstance(text, str) else None,
+        workload=described(header, _loads(digest)) if isinstance(text, str) else None,
         config=header.config,
         steps=digest[counts.Steps] or 0,
         requests=len(digest.requests.ids),
@@ -282,13 +282,6 @@ def _facts(letter: str, digest: Digest) -> SessionFacts:
         truncated=digest.truncated,
         anatomy_ns=anatomy(digest),
     )
-
-
-def _workload(text: str, digest: Digest) -> str:
-    """What a header says of its workload, and the loads that it does not know of."""
-    loads, begun = _loads(digest), load_of(digest.header)
-    later = loads[1:] if loads[0] == begun else loads
-    return f"{text} · load changed to {told(later)}" if later else text
 
 
 def figure_named(name: str) -> Figure:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from stackscope.records import StepRecord, TrafficEvent
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stackscope.records import Header, TrafficEvent
+    from stackscope.records import AnyRecord, Header
 
 MOST_TOLD: Final = 4
 """Loads of a session that are named one by one; of more, the first and the last are."""
@@ -70,6 +72,34 @@ def told(loads: Sequence[Load]) -> str:
     if len(texts) > MOST_TOLD:
         texts = [texts[0], f"{len(texts) - 2} others", texts[-1]]
     return ", then ".join(texts)
+
+
+class LoadsSeen:
+    """A sink for the records of a session: under which loads its steps ran, one after the other."""
+
+    def __init__(self, header: Header) -> None:
+        self._load = load_of(header)
+        self._seen: list[Load] = []
+
+    def write(self, record: AnyRecord) -> None:
+        """Take the next record."""
+        if isinstance(record, TrafficEvent):
+            self._load = self._load.changed(record)
+        elif isinstance(record, StepRecord) and self._load not in self._seen[-1:]:
+            self._seen.append(self._load)
+
+    @property
+    def loads(self) -> list[Load]:
+        """None more than once in a row."""
+        return self._seen
+
+
+def described(header: Header, loads: Sequence[Load]) -> str:
+    """What a header says of its workload, and the loads of a session that it does not know of."""
+    text = header.workload.get("text")
+    asked = [text] if isinstance(text, str) and text else []
+    later = loads[1:] if loads and loads[0] == load_of(header) else loads
+    return " · ".join([*asked, f"load changed to {told(later)}"] if later else asked)
 
 
 def offered(header: Header, spans: Sequence[LoadSpan]) -> Mapping[str, object]:
