@@ -198,7 +198,7 @@ def _complaint(id: str, text: str) -> str | None:
     for part in text.split(","):
         key = _normalised(part)
         if not _is_key(key):
-            return f"[keys] {id}: there is no key {part.strip() or 'without a name'}."
+            return f"[keys] {id}: there is no key {part.strip() or 'without a name'}; write it as the help (?) does."
         if key in NOT_GIVEN_AWAY and key not in BY_ID[id].keys.split(","):
             return f"[keys] {id} cannot be {spelled(key)}: lists and dialogs need that key."
     return None
