@@ -87,16 +87,20 @@ def taken(action: str, key: str, by: str) -> str:
     return f"[keys] {action} cannot be {key}, which is the key of {by}: give {by} another one as well."
 
 
+def no_key(name: str) -> str:
+    return f"[keys] mark: there is no key {name}; write it as the help (?) does."
+
+
 @pytest.mark.parametrize(
     ("wanted", "complaint"),
     [
         ({"marks": "v"}, "[keys] has no action marks: did you mean mark?"),
         ({"xyzzy": "v"}, "[keys] has no action xyzzy: the help (?) names them all."),
-        ({"mark": "banana"}, "[keys] mark: there is no key banana; write it as the help (?) does."),
-        ({"mark": ""}, "[keys] mark: there is no key without a name; write it as the help (?) does."),
-        *(({"mark": blank}, "[keys] mark: there is no key without a name; write it as the help (?) does.") for blank in ("\n", "\t", "\r", "\u3000")),
-        ({"mark": "v,\n"}, "[keys] mark: there is no key without a name; write it as the help (?) does."),
-        ({"mark": "hyperspace+v"}, "[keys] mark: there is no key hyperspace+v; write it as the help (?) does."),
+        ({"mark": "banana"}, no_key("banana")),
+        ({"mark": ""}, no_key("without a name")),
+        *(({"mark": blank}, no_key("without a name")) for blank in ("\n", "\t", "\r", "\u3000")),
+        ({"mark": "v,\n"}, no_key("without a name")),
+        ({"mark": "hyperspace+v"}, no_key("hyperspace+v")),
         ({"mark": "tab"}, "[keys] mark cannot be tab: lists and dialogs need that key."),
         ({"mark": "s"}, taken("mark", "s", "speculation")),
         ({"mark": "v", "record": "v"}, taken("record", "v", "mark")),
