@@ -29,6 +29,8 @@ class Session:
         self.epoch = 0
         self.concurrency = concurrency
         self.slots = slots
+        self.cores: float | None = None
+        """Share of its cores that the engine has. `None`: not known."""
 
     def run(
         self,
@@ -70,6 +72,8 @@ class Session:
                 is_settling=is_settling,
                 concurrency=self.concurrency,
                 prefilled=prompts - found,
+                cpu_ns=block_ns * (self.cores or 0.0),
+                thread_ns=0.0 if self.cores is None else float(block_ns),
             )
         )
 

@@ -200,6 +200,35 @@ class TestStretches:
 
 class TestComparable:
     @pytest.mark.parametrize(
+        ("changed", "before", "after", "told"),
+        [
+            ({"speculation": "ngram"}, 0.95, 0.16, "95.0 % of its cores before, 16.0 % after"),
+            ({"speculation": "ngram"}, 0.3, 0.95, "30.0 % of its cores before, 95.0 % after"),
+            ({"speculation": "ngram"}, 0.3, 0.3, "30.0 % of its cores before, 30.0 % after"),
+            ({"speculation": "ngram"}, 0.95, 0.9, None),
+            ({"speculation": "ngram"}, 0.6, 0.6, None),
+            ({"speculation": "ngram"}, None, 0.2, None),
+            ({"threads": 4}, 0.95, 0.5, None),
+        ],
+    )
+    def test_cores_that_others_took_are_no_effect(
+        self, changed: dict[str, Setting], before: float | None, after: float, told: str | None
+    ) -> None:
+        """Whoever begins to compile beside a run must not make a change look slow, nor its prediction wrong."""
+        session = Session()
+        session.cores = before
+        session.run(20)
+        at = session.toggle(**changed)
+        session.cores = after
+        session.run(20, speed=0.5)
+        effect = session.effect(at)
+        if told is None:
+            assert (effect.state, effect.why) == ("measured", None)
+        else:
+            assert effect.tokens is None
+            assert (effect.state, effect.why) == ("not comparable", f"something else ran: the engine had {told}")
+
+    @pytest.mark.parametrize(
         ("changed", "after", "why"),
         [
             (

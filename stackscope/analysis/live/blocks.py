@@ -52,6 +52,8 @@ class Blocks:
                 is_settling=sums.settling > 0,
                 concurrency=self.concurrency,
                 prefilled=sums.prefill_rows,
+                cpu_ns=sums.cpu_ns,
+                thread_ns=sums.thread_ns,
             )
         )
         self._sums, self._last = Sums(), None

@@ -1,7 +1,8 @@
 """What each change did to the speed: comparable stretches before and after it, and the interval of their ratio.
 
 *Comparable* means: one configuration and one offered load in each stretch (any other change ends it), warm-up left out,
-and the same work in both, within a tolerance or within chance, save what the change itself explains. See `stretches`.
+and the same work on the same share of the engine's cores in both, within a tolerance or within chance, save what the
+change itself explains. See `stretches`.
 
 The screen looks again and again while the stretch after a change grows, and each look is another chance to be wrong. So
 looks are few (each needs half as much again as the one before), and each gives an interval of 99 %: together they then
@@ -78,6 +79,10 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     """Requests offered at a time. `None`: they arrive at a rate of their own, or it is not known."""
     prefilled: float | None = None
     """Of `prompt_tokens`, those that were computed rather than found. `None`: not known."""
+    cpu_ns: float = 0.0
+    """CPU time of the engine's threads in forwards."""
+    thread_ns: float = 0.0
+    """Threads × time in forwards: `cpu_ns` at most. 0: not known, or nothing to know, as on a GPU."""
 
 
 class _Change(msgspec.Struct):

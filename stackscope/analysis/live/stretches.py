@@ -29,6 +29,12 @@ TOLERANCE: Final = 0.25
 BUSY_TOLERANCE: Final = 0.1
 """The same for requests in flight."""
 
+CORES_TOLERANCE: Final = 0.1
+"""The same for the share of its cores that the engine had: others' work, come or gone, is no effect of a change."""
+
+LEAST_CORES: Final = 0.4
+"""Share of its cores below which an engine mostly waits: what is measured then is not what a change does."""
+
 NEGLIGIBLE_PROMPTS: Final = 0.1
 """Prompt tokens per output token that make no difference worth the name."""
 
@@ -40,6 +46,7 @@ CONFIDENCE: Final = 0.99
 
 LOAD: Final = frozenset({"concurrency", "rate"})
 _EXPLAINS_BUSY: Final = LOAD | {"slots", "slots_max", "context_tokens", "unified_kv"}
+_EXPLAINS_CORES: Final = frozenset({"threads", "gpu_layers"})
 _EXPLAINS_REUSE: Final = _EXPLAINS_BUSY | {"prefix_cache", "block_tokens", "cache_tokens", "cache_paths", "swa_full"}
 
 
@@ -107,6 +114,13 @@ class Stretch:
         return Series([block.busy_slot_ns for block in self._blocks], [float(block.wall_ns) for block in self._blocks])
 
     @property
+    def cores(self) -> Series | None:
+        """Share of the engine's threads that really ran in forwards. `None`: not known."""
+        if not any(block.thread_ns > 0 for block in self._blocks):
+            return None
+        return Series([block.cpu_ns for block in self._blocks], [block.thread_ns for block in self._blocks])
+
+    @property
     def is_full_of_requests(self) -> bool:
         """Nearly all slots were busy, as far as that is known."""
         slot_ns = sum(block.slot_ns for block in self._blocks)
@@ -156,7 +170,8 @@ def difference_in_work(before: Stretch, after: Stretch, changed: AbstractSet[str
     if _differ(before.demand, after.demand, TOLERANCE, NEGLIGIBLE_PROMPTS):
         return f"the work differs: {_told(before.demand, after.demand, 'prompt tokens per output token')}"
     told = _prefill_difference(before, after) if _EXPLAINS_REUSE.isdisjoint(changed) else None
-    return told or (_busy_difference(before, after) if _EXPLAINS_BUSY.isdisjoint(changed) else None)
+    told = told or (_busy_difference(before, after) if _EXPLAINS_BUSY.isdisjoint(changed) else None)
+    return told or (_cores_difference(before, after) if _EXPLAINS_CORES.isdisjoint(changed) else None)
 
 
 def _prefill_difference(before: Stretch, after: Stretch) -> str | None:
@@ -172,6 +187,17 @@ def _busy_difference(before: Stretch, after: Stretch) -> str | None:
     if earlier is None or later is None or not _differ(earlier, later, BUSY_TOLERANCE):
         return None
     return f"the load differs: {_told(earlier, later, 'requests in flight')}"
+
+
+def _cores_difference(before: Stretch, after: Stretch) -> str | None:
+    earlier, later = before.cores, after.cores
+    if earlier is None or later is None:
+        return None
+    is_starved_of_them = min(earlier.rate, later.rate) < LEAST_CORES
+    if not is_starved_of_them and not _differ(earlier, later, CORES_TOLERANCE):
+        return None
+    shares = f"{units.percent(earlier.rate)} of its cores before, {units.percent(later.rate)} after"
+    return f"something else ran: the engine had {shares}"
 
 
 def _differ(before: Series, after: Series, tolerance: float, negligible: float = 0.0) -> bool:
