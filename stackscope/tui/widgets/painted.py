@@ -64,6 +64,11 @@ class Painted(Widget):
             self._lines = lines
             self.refresh(*[Region(0, first, room, n) for first, n in _runs(rows)])
 
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """What is shown."""
+        return self._lines
+
     def notify_style_update(self) -> None:
         """The stylesheet gave it another background, perhaps."""
         self._palette = None
@@ -76,11 +81,14 @@ class Painted(Widget):
     def render_lines(self, crop: Region) -> list[Strip]:
         """The part of it that Textual asks for."""
         x, y, width, height = crop
+        palette = self._palette
+        if palette is None or palette.kind != self.kind:  # Nobody may paint again for long: these lines still stand.
+            palette = self._palette = palette_of(self, self.kind)
+            self._strips = [strip(line, palette, self._room) for line in self._lines]
         strips = self._strips[y : y + height]
         if x or width != self._room:
             strips = [strip.adjust_cell_length(x + width).crop(x, x + width) for strip in strips]
         if len(strips) < height:
-            palette = self._palette or palette_of(self, self.kind)
             strips += [Strip.blank(width, palette.background)] * (height - len(strips))
         return strips
 
