@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -212,7 +212,7 @@ class TestComparable:
         ],
     )
     def test_cores_that_others_took_are_no_effect(
-        self, changed: dict[str, Setting], before: float | None, after: float, told: str | None
+        self, changed: dict[str, Any], before: float | None, after: float, told: str | None
     ) -> None:
         """Whoever begins to compile beside a run must not make a change look slow, nor its prediction wrong."""
         session = Session()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from stackscope.tui.lines import printable
+from stackscope.tui.screens.modal import Modal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ _CSS: Final = """
 """
 
 
-class MarkDialog(ModalScreen[str | None]):
+class MarkDialog(Modal[str | None]):
     """Asks for the name of a mark. An empty name is as good as none."""
 
     CSS = _CSS.format(name="MarkDialog")
@@ -72,7 +72,7 @@ def _height(text: str, width: int) -> int:
     return len(textwrap.wrap(text, max(1, width), break_on_hyphens=False)) or 1
 
 
-class EngineEnded(ModalScreen[bool]):
+class EngineEnded(Modal[bool]):
     """Says why the engine ended, with its last words; the answer is whether to start it again."""
 
     CSS = _CSS.format(name="EngineEnded")
@@ -134,7 +134,7 @@ class EngineEnded(ModalScreen[bool]):
         await self.app.action_quit()
 
 
-class Question(ModalScreen[bool]):
+class Question(Modal[bool]):
     """Asks whether something is meant. Enter and escape are not yes: they come too easily."""
 
     CSS = _CSS.format(name="Question")

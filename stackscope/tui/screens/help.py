@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from stackscope.tui.help_lines import help_lines, pane_lines
 from stackscope.tui.lines import Line, Span, spelled
+from stackscope.tui.screens.modal import Modal
 from stackscope.tui.widgets.painted import Bar
 from stackscope.tui.widgets.scrolled import Scrolled
 
@@ -26,7 +26,7 @@ _WIDEST: Final = 116
 """Longer lines are hard to follow."""
 
 
-class Reading(ModalScreen[None]):
+class Reading(Modal[None]):
     """Lines to be read over whatever is on the screen; escape closes."""
 
     DEFAULT_CSS: ClassVar[str] = """

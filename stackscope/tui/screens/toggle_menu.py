@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from stackscope.tui.lines import Span, fitted
+from stackscope.tui.screens.modal import Modal
 from stackscope.tui.toggle_menu import Cursor, Menu, menu
 from stackscope.tui.toggles import TOGGLES, choices
 from stackscope.tui.widgets.painted import Bar, Painted
@@ -27,7 +27,7 @@ LOOK_S = 0.25
 """How often the menu looks whether something has changed."""
 
 
-class ToggleMenu(ModalScreen[None]):
+class ToggleMenu(Modal[None]):
     """Arrows move, enter chooses, escape closes. It stays open, so that one can see what came of a choice."""
 
     DEFAULT_CSS: ClassVar[str] = """
