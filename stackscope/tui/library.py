@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from stackscope.analysis.metrics import counts
 from stackscope.analysis.summary import RunSummary
 from stackscope.errors import SessionFileError
+from stackscope.records import ConfigEvent, Header
 from stackscope.session.format import SUFFIX
 from stackscope.session.reader import SessionReader
 
@@ -17,10 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackscope.analysis.summary import RunResult
-    from stackscope.records import Header
+    from stackscope.records import AnyRecord
     from stackscope.session.paths import Folder
 
 SUFFIXES: Final = (SUFFIX, ".jsonl")
+OPENING: Final = 2
+"""Records that tell when a recording was begun, at most: the header, and what was in force."""
 LOOK_EVERY: Final = 256
 """Records between two looks whether anybody still wants the numbers."""
 
@@ -54,6 +59,8 @@ class Digest:
     """What in it could not be read, as a sentence. `None`: nothing, as far as is known."""
     damage: str | None = None
     """Why nothing in it can be read, as a sentence."""
+    since_ns: int = 0
+    """How long the session had been going on when the recording was begun."""
 
     @property
     def duration_ns(self) -> int | None:
@@ -61,8 +68,24 @@ class Digest:
         return None if self.result is None else self.result[counts.WallTime]
 
 
+def begun(entry: Entry, known: Digest) -> datetime | None:
+    """When it was begun, by the clock where it was recorded; where nothing can be read, when the file was changed.
+
+    `None`: the recording tells no time that could be understood.
+    """
+    if known.header is None:
+        return datetime.fromtimestamp(entry.modified_ns / 1e9).astimezone()
+    try:
+        return datetime.fromisoformat(known.header.started) + timedelta(microseconds=known.since_ns / 1e3)
+    except (ValueError, OverflowError):
+        return None
+
+
 def find_recordings(folders: Iterable[Folder]) -> tuple[Entry, ...]:
-    """Recordings in these folders, the newest first. Folders that are not there, or may not be read, are empty."""
+    """Recordings in these folders, those that were changed last first.
+
+    Folders that are not there, or may not be read, are empty.
+    """
     found: dict[Path, Entry] = {}
     for folder in folders:
         try:
@@ -84,11 +107,18 @@ def find_recordings(folders: Iterable[Folder]) -> tuple[Entry, ...]:
 
 
 def read_header(entry: Entry) -> Digest:
-    """What the first line of a recording says. Never raises for a file that is no session: it is damaged then."""
+    """What a recording begins with. Never raises for a file that is no session: it is damaged then."""
     try:
-        return Digest(header=SessionReader(entry.path).header)
+        reader = SessionReader(entry.path)
+        return Digest(header=reader.header, since_ns=_since(itertools.islice(reader, OPENING)))
     except SessionFileError as error:
         return Digest(damage=str(error))
+
+
+def _since(records: Iterable[AnyRecord]) -> int:
+    """When a recording was begun, by the session's clock: it then opens with what is in force. 0: with the session."""
+    first = next((record for record in records if not isinstance(record, Header)), None)
+    return first.at_ns if isinstance(first, ConfigEvent) and first.by == "engine" and not first.changes else 0
 
 
 def digest(entry: Entry, is_wanted: Callable[[], bool]) -> Digest | None:
@@ -96,7 +126,10 @@ def digest(entry: Entry, is_wanted: Callable[[], bool]) -> Digest | None:
     try:
         reader = SessionReader(entry.path)
         summary = RunSummary()
+        opening: list[AnyRecord] = []
         for index, record in enumerate(reader):
+            if index < OPENING:
+                opening.append(record)
             summary.write(record)
             if index % LOOK_EVERY == 0 and not is_wanted():
                 return None
@@ -106,7 +139,13 @@ def digest(entry: Entry, is_wanted: Callable[[], bool]) -> Digest | None:
     except (ValueError, KeyError, ArithmeticError) as error:
         # Every line is a record, and yet they contradict each other: no writer of ours makes such a file.
         return Digest(damage=f"Its records do not fit together ({type(error).__name__}: {error}).")
-    return Digest(header=reader.header, result=result, truncated=reader.truncated, left_out=reader.left_out)
+    return Digest(
+        header=reader.header,
+        result=result,
+        truncated=reader.truncated,
+        left_out=reader.left_out,
+        since_ns=_since(opening),
+    )
 
 
 class Library:
@@ -121,7 +160,7 @@ class Library:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The recordings as of the last look, the newest first."""
+        """The recordings as of the last look, the newest first: by when they were begun, as far as that is known."""
         with self._lock:
             return self._entries
 
@@ -139,9 +178,9 @@ class Library:
         """See what recordings there are. May take long in a large folder."""
         found = find_recordings(self.folders)
         with self._lock:
-            self._entries = found
             versions = {entry.version for entry in found}
             self._known = {version: known for version, known in self._known.items() if version in versions}
+            self._entries = self._ordered(found)
 
     def fill(self, is_wanted: Callable[[], bool], announce: Callable[[], object]) -> None:
         """Read what is not known, headers first, for as long as it is wanted. `announce` tells of each that is."""
@@ -150,6 +189,8 @@ class Library:
                 return
             if self.known(entry) == Digest():
                 self._learn(entry, read_header(entry))
+        with self._lock:
+            self._entries = self._ordered(self._entries)
         announce()
         while is_wanted():
             entry_wanted = self._next()
@@ -166,6 +207,11 @@ class Library:
         with self._lock:
             self._entries = tuple(other for other in self._entries if other != entry)
             self._known.pop(entry.version, None)
+
+    def _ordered(self, entries: Iterable[Entry]) -> tuple[Entry, ...]:
+        moments = {one: begun(one, self._known.get(one.version, Digest())) for one in entries}
+        # Those without a time that could be understood come last.
+        return tuple(sorted(moments, key=lambda one: -moment.timestamp() if (moment := moments[one]) else 0.0))
 
     def _next(self) -> Entry | None:
         with self._lock:

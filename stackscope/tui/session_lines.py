@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from stackscope import units
 from stackscope.analysis.metrics import counts, load, speculation
 from stackscope.tui.compose import wrapped
+from stackscope.tui.library import begun
 from stackscope.tui.lines import Line, Span, fitted, printable
 
 if TYPE_CHECKING:
@@ -117,13 +117,10 @@ def state_of(known: Digest, look: Look, *, is_written: bool) -> tuple[str, str]:
 
 
 def _date(entry: Entry, known: Digest, room: int) -> str:
-    """When it began, by the clock where it was recorded; where that is not known, when the file was changed."""
-    moment = datetime.fromtimestamp(entry.modified_ns / 1e9).astimezone()
-    if known.header is not None:
-        try:
-            moment = datetime.fromisoformat(known.header.started)
-        except ValueError:
-            return units.UNKNOWN.ljust(room)
+    """When it was begun."""
+    moment = begun(entry, known)
+    if moment is None:
+        return units.UNKNOWN.ljust(room)
     text = moment.strftime("%Y-%m-%d %H:%M" if room >= 16 else "%m-%d %H:%M")
     return text.ljust(room)
 

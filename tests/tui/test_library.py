@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from stackscope.analysis.metrics import load
+from stackscope.records import ConfigEvent, Header
 from stackscope.session.format import encode_all
 from stackscope.session.paths import Folder, known_folders
 from stackscope.session.reader import SessionReader
-from stackscope.tui.library import Digest, Entry, Library, digest, find_recordings, read_header
+from stackscope.tui.library import Digest, Entry, Library, begun, digest, find_recordings, read_header
 from stackscope.tui.lines import plain, width
 from stackscope.tui.look import UNICODE
 from stackscope.tui.session_lines import Marks, detail_lines, heading, row_line, state_of
@@ -132,8 +135,8 @@ def test_files_are_read_once_for_each_version_and_wished_ones_first(tmp_path: Pa
     assert told[4:] == [["c", "b", "a"]]  # headers alone were looked for
     os.utime(paths[1], ns=(9, 9))
     library.look()
-    b = library.entries[0]
-    assert (b.path, library.known(b)) == (paths[1], Digest())
+    (b,) = (entry for entry in library.entries if entry.path == paths[1])
+    assert library.known(b) == Digest()
     library.forget(b)
     assert b not in library.entries
 
@@ -174,3 +177,32 @@ def test_a_line_tells_what_became_of_a_recording(tmp_path: Path) -> None:
 def test_a_date_that_is_none_is_not_known(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl.zst", steps=3, started="yesterday")
     assert plain(row_line(entry_of(path), digest_of(path), Marks(), 100, UNICODE)).split()[0] == "-"
+
+
+def test_they_stand_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
+    """A second recording of a session began when it opens, and copying a file makes it no newer."""
+    session = list(SessionReader(write(tmp_path / "a.jsonl.zst", steps=20)))
+    header, *rest = session
+    assert isinstance(header, Header)
+    later = msgspec.structs.replace(header, started="2026-11-30T10:00:00+00:00")
+    files = {
+        "whole": [msgspec.structs.replace(header, started="2026-11-30T09:59:00+00:00"), *rest],
+        "second": [later, ConfigEvent(at_ns=90_000_000_000, epoch=0, kind="live", by="engine"), *rest],
+        "first": [later, *rest],
+        "other": [msgspec.structs.replace(header, started="2026-11-30T10:01:00+00:00"), *rest],
+        "untold": [msgspec.structs.replace(header, started="yesterday"), *rest],
+    }
+    (tmp_path / "a.jsonl.zst").unlink()
+    for place, (name, records) in enumerate(files.items()):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(encode_all(records))
+        os.utime(path, ns=(place, place))
+    library = Library([Folder(tmp_path)])
+    library.look()
+    library.fill(always, lambda: None)
+    shown = [entry.path.name.partition(".")[0] for entry in library.entries]
+    assert shown == ["second", "other", "first", "whole", "untold"]
+    second = library.entries[0]
+    assert begun(second, library.known(second)) == datetime.fromisoformat("2026-11-30T10:01:30+00:00")
+    library.look()
+    assert [entry.path.name.partition(".")[0] for entry in library.entries] == shown

@@ -9,7 +9,7 @@ import pytest
 from stackscope.session.paths import Folder
 from stackscope.tui.screens.dialogs import Question
 from stackscope.tui.screens.session_dialogs import ComparisonScreen
-from stackscope.tui.screens.sessions import SessionsScreen
+from stackscope.tui.screens.sessions import SessionList, SessionsScreen
 from tests.tui.apps import TinyApp, driven, text_of
 from tests.tui.controls import FakeControl
 from tests.tui.recordings import cut_off, damaged, write
@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
     for age, path in enumerate(
         (
-            write(tmp_path / "whole.jsonl.zst", steps=100),
-            cut_off(tmp_path / "cut.jsonl.zst", steps=2_000),
+            write(tmp_path / "whole.jsonl.zst", steps=100, started="2027-01-15T08:00:02+00:00"),
+            cut_off(tmp_path / "cut.jsonl.zst", steps=2_000, started="2027-01-15T08:00:01+00:00"),
             damaged(tmp_path / "broken.jsonl.zst"),
             write(tmp_path / "profiles" / "shipped.jsonl.zst", steps=100, draft_length=3),
         )
@@ -194,5 +194,18 @@ def test_new_recordings_show_when_looked_for(folder: Path) -> None:
         assert isinstance(screen, SessionsScreen)
         assert screen.selected is not None
         assert screen.selected.path.name == "cut.jsonl.zst"  # the same as before
+
+    on_sessions(folder, act)
+
+
+def test_until_somebody_chooses_the_newest_is_selected(folder: Path) -> None:
+    """Whatever the files' own times say at first: these are of copies, perhaps."""
+    import os
+
+    os.utime(folder / "cut.jsonl.zst", ns=(1_900_000_000_000_000_000,) * 2)
+
+    async def act(_: Pilot[None], app: _Sessions) -> None:
+        assert app.screen.query_one(SessionList).here == 0
+        assert str(folder / "whole.jsonl.zst") in text_of(app)
 
     on_sessions(folder, act)

@@ -74,6 +74,8 @@ class SessionsScreen(FrameScreen):
         self.entries: tuple[Entry, ...] = ()
         self._picked: tuple[Path, ...] = ()
         self._is_looking = True
+        self._has_chosen = False
+        """Somebody has moved the selection: until then it is the newest."""
 
     def compose(self) -> ComposeResult:
         yield Bar(id="header")
@@ -115,17 +117,20 @@ class SessionsScreen(FrameScreen):
         self.library.fill(lambda: not worker.is_cancelled, lambda: self.post_message(self.Learned()))
 
     def on_sessions_screen_learned(self) -> None:
-        """Draw what is known by now; the same recording stays selected."""
+        """Draw what is known by now; the recording that somebody chose stays selected."""
         selected = self.selected
         self.entries = self.library.entries
         paths = [entry.path for entry in self.entries]
-        here = paths.index(selected.path) if selected is not None and selected.path in paths else self._list.here
+        here = self._list.here if self._has_chosen else 0
+        if self._has_chosen and selected is not None and selected.path in paths:
+            here = paths.index(selected.path)
         self._picked = tuple(path for path in self._picked if path in paths)
         self._list.set_rows(len(paths), here)
         self._wish()
         self._draw()
 
     def on_row_list_selected(self) -> None:
+        self._has_chosen = True
         self._wish()
         self._draw()
 
