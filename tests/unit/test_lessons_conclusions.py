@@ -65,6 +65,15 @@ def test_a_name_that_moves() -> None:
     assert "from weight bandwidth to draft overhead" in text
 
 
+def test_a_name_beside_which_the_first_takes_more_still_leaves_it_open() -> None:
+    limits = _limits("weight bandwidth", "draft overhead", after=0.55)
+    limits["Q8_0"] = Limit(name=None, sentence="two seconds of steps are needed", shares={"compute": 0.6, "x": 0.1})
+    conclusion, text = concluded(2, data(stage(2), {"Q8_0": 1.6, "Q4_K_M": 2.1}, limits=limits))
+    assert conclusion.holds is None
+    assert "With Q8_0, compute takes most, 60.0 %, and nothing is named (two seconds of steps are needed)." in text
+    assert "Yet weight bandwidth takes more still" in text
+
+
 def test_a_name_that_stays() -> None:
     limits = _limits("weight bandwidth", "weight bandwidth", after=0.6)
     conclusion, text = concluded(2, data(stage(2), {"Q8_0": 1.6, "Q4_K_M": 2.1}, limits=limits))
@@ -246,7 +255,7 @@ def _eight(heavy: float, light: float) -> tuple[dict[str, float], dict[str, dict
 def test_drafts_help_heavier_weights_more() -> None:
     conclusion, text = concluded(9, data(stage(9), *_eight(1.6, 1.2)))
     assert conclusion.holds is True
-    assert "the heavier ones gain 1.3" in text  # 1.6 ÷ 1.2
+    assert "they bring 1.33× [1.33, 1.34] as much with the heavier ones" in text  # 1.6 ÷ 1.2
     assert "costs 1.25 plain steps with Q8_0" in text  # 2.0 ÷ 1.6
 
 

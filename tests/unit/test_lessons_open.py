@@ -114,4 +114,4 @@ def test_a_best_length_that_may_be_another_decides_nothing() -> None:
     speeds |= {"drafts of 3, 40 % accepted": 1.5, "drafts of 4, 90 % accepted": 1.6, "drafts of 3, 90 % accepted": 1.57}
     conclusion, text = concluded(8, strayed(8, speeds, {"drafts of 3, 90 % accepted": (0.95, 1.05, 1.0, 1.0)}))
     assert conclusion.holds is None
-    assert "do not tell from the best at 90.0 % 3 (0.98" in text
+    assert "do not tell from the best at 90.0 % drafts of 3 (0.98" in text

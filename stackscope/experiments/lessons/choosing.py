@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stackscope.toggles import KvType
 
 HEAVY, LIGHT = "Q8_0", "Q4_K_M"
+GAP, A = "step_gap_p50_ns", "tokens_per_forward"
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
 
 
@@ -90,13 +91,13 @@ def conclude_eight(data: Data) -> Conclusion:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     sentences = [
         f"Drafts bring {told(data.ratio(heavy))} with {HEAVY} weights and {told(data.ratio(light))} with {LIGHT}; over "
-        f"the KV types the heavier ones gain {told(ratio)} as much."
+        f"the KV types they bring {told(ratio)} as much with the heavier ones."
     ]
     costs = data.cost(heavy), data.cost(light)
     price = f"A round costs {units.number(costs[0])} plain steps with {HEAVY} and {units.number(costs[1])} with {LIGHT}"
     if is_more(ratio):
         holds: bool | None = True
-        sentences.append(f"{price}: the lighter the weights, the more a row costs beside reading them.")
+        sentences.append(f"{price}{_brought(data, heavy, light)}.")
     elif is_less(ratio):
         holds = False
         sentences.append(
@@ -110,6 +111,25 @@ def conclude_eight(data: Data) -> Conclusion:
     if lost is not None and is_less(data.ratio(heavy)):
         sentences.append(lost)
     return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def _brought(data: Data, heavy: str, light: str) -> str:
+    """What a round takes beyond a plain step, and the tokens it brings; nothing where that is not known."""
+    costs, tokens = [data.cost(key) for key in (heavy, light)], [data.figure(key, A) for key in (heavy, light)]
+    steps = [data.figure(data.cells[key].over or key, GAP) for key in (heavy, light)]
+    if None in (*costs, *tokens, *steps):
+        return ""
+    extra = [(cost - 1) * step for cost, step in zip(costs, steps, strict=True)]  # type: ignore[operator]
+    more = (
+        "so that they save less and their rows cost more besides"
+        if extra[1] > extra[0]
+        else "so that less is saved, at much the same price"
+    )
+    return (
+        f", which is {units.duration(extra[0])} and {units.duration(extra[1])} more than a plain step, for "
+        f"{units.number(tokens[0])} and {units.number(tokens[1])} tokens: with the lighter weights a step that is "
+        f"saved is worth {units.duration(steps[1])} instead of {units.duration(steps[0])}, {more}"
+    )
 
 
 def picture_eight(data: Data) -> Picture:
@@ -186,7 +206,10 @@ def conclude_traffic(data: Data) -> Conclusion:
     if data.n_blocks == 0:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     here, there = (_winner(data, kind) for kind in (CODE, UNIQUE))
-    sentences = [f"On {CODE} the winner is {_gained(data, here, CODE)}, on {UNIQUE} {_gained(data, there, UNIQUE)}."]
+    sentences = [
+        f"On {CODE} the winner is {_gained(data, here, CODE)}{_ties(data, CODE)}, on {UNIQUE} "
+        f"{_gained(data, there, UNIQUE)}{_ties(data, UNIQUE)}."
+    ]
     holds: bool | None
     if here == there:
         holds, sentence = _kept(data, here)
@@ -216,12 +239,20 @@ def _kept(data: Data, winner: str) -> tuple[bool | None, str]:
 def _taken_along(data: Data, here: str, there: str) -> tuple[bool | None, str]:
     """What the winner of the first traffic loses under the second."""
     lost = data.ratio(_under(here, UNIQUE), _under(there, UNIQUE))
-    taken = f"Taken along to the {UNIQUE}, {_gained(data, here, UNIQUE)} has {told(lost)} of the tokens/s of {there}"
+    setting = here if there == PLAIN else _gained(data, here, UNIQUE)
+    taken = f"Taken along to the {UNIQUE}, {setting} has {told(lost)} of the tokens/s of {there}"
     if is_same(lost, INDEPENDENT):
         return False, f"{taken}: to within a few per cent, nothing is lost by keeping it."
     if is_less(lost):
         return True, f"{taken}: tuned for the first traffic, it loses under the second."
     return None, f"{taken}: the interval holds 1 and is too wide to say whether anything is lost."
+
+
+def _ties(data: Data, kind: str) -> str:
+    """The settings that cannot be told from the winner under a kind of traffic."""
+    near = data.rivals([_under(one, kind) for one in SETTINGS])
+    names = [one for one in SETTINGS if _under(one, kind) in near]
+    return f", which cannot be told from {' or '.join(names)}" if names else ""
 
 
 def _gained(data: Data, setting: str, kind: str) -> str:

@@ -179,15 +179,38 @@ def conclude_next(data: Data) -> Conclusion:
         then = _share(data, HEAVY, last.name)
         sentence = (
             f"{moved}, and the name from {first.name} to {last.name}, which had {units.percent(then)} of the time and "
-            f"now has {units.percent(last.share)}. To go on, relieve that."
+            f"now has {units.percent(last.share)}."
         )
-        return Conclusion(holds=True, sentences=(speeds, sentence))
+        is_ahead = (last.share or 0.0) >= after
+        rest = "To go on, relieve that." if is_ahead else f"Yet {first.name} takes more still: the two limit together."
+        return Conclusion(holds=True if is_ahead else None, sentences=(speeds, sentence, *_between(data), rest))
     reason = f"{moved}: it stays the name, since nothing else takes as much."
     if first.name == "weight bandwidth":
         reason += " Weights this large, read for few tokens, have to shrink further before anything else limits."
     elif is_less(data.ratio(LIGHT)) or is_less(data.ratio(MIDDLE)):
         reason += " Reading weights was not what limited, so lighter ones, which have to be unpacked, bring nothing."
-    return Conclusion(holds=False, sentences=(speeds, reason))
+    return Conclusion(holds=False, sentences=(speeds, reason, *_between(data)))
+
+
+def _between(data: Data) -> list[str]:
+    """What is said of the weights between the two, and where the names are not those that were expected."""
+    limit = data.limits.get(MIDDLE)
+    sentences = []
+    if limit is not None and limit.name is None and limit.shares:
+        most = max(limit.shares, key=lambda cause: limit.shares[cause])
+        sentences.append(
+            f"With {MIDDLE}, {most} takes most, {units.percent(limit.shares[most])}, and nothing is named "
+            f"({limit.sentence.rstrip('.')})."
+        )
+    elif limit is not None and limit.name is not None:
+        sentences.append(f"With {MIDDLE} the name is {limit.name}, at {units.percent(limit.share)}.")
+    missed = [
+        f"{one.bottleneck} with {key}"
+        for key in (MIDDLE, LIGHT)
+        if (one := data.predictions.get(key)) is not None and one.bottleneck is not None
+        and (found := data.limits.get(key)) is not None and found.name not in (None, one.bottleneck)
+    ]  # fmt: skip
+    return [*sentences, f"Expected was {', '.join(missed)}."] if missed else sentences
 
 
 def _share(data: Data, key: str, cause: str) -> float:

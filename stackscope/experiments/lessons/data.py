@@ -90,6 +90,11 @@ class Data:
         them has a ratio above its own. The first, where nothing was measured."""
         return max(keys, key=self.rank)
 
+    def rivals(self, keys: Sequence[str]) -> list[str]:
+        """Those that may be the fastest as well: the one that is ahead is not beyond doubt faster."""
+        best = self.fastest(keys)
+        return [key for key in keys if key != best and not is_less(self.ratio(key, best))]
+
     def rank(self, key: str) -> float:
         """The logarithm of that mean; minus infinity where nothing was measured."""
         place = self._places[key]
@@ -186,9 +191,10 @@ def measured_at(x: float, ratio: Contrast) -> Point:
     return Point(x, ratio.log, side, ratio.half_width() if side else 0.0)
 
 
-def expected_at(x: float, ratio: float) -> Point:
-    """A ratio that is expected, taken as it is."""
-    return Point(x, math.log(ratio), (ratio > 1) - (ratio < 1))
+def expected_at(x: float, ratio: Estimate) -> Point:
+    """A ratio that is expected: it has a side where its interval leaves 1 out."""
+    side = (ratio.low > 1) - (ratio.high < 1)
+    return Point(x, math.log(ratio.value), side, math.log(ratio.high / ratio.low) / 2 if side else 0.0)
 
 
 def crossings(points: Sequence[Point]) -> list[Crossing]:

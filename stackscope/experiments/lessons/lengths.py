@@ -95,6 +95,8 @@ def conclude_lengths(data: Data) -> Conclusion:
         sentences.append(f"{_unclear(data, low, high, rivals)}, so that it stays open whether the best length changes.")
     elif low < high:
         holds = True
+        if any(len(lengths) > 1 for lengths in rivals):
+            sentences.append(f"{_unclear(data, low, high, rivals)}; but no length can be the best of both.")
         sentences.append(
             f"Drafts of {longest} that rarely agree run at {told(wasted)} of those of {low}: rows that are thrown away "
             "still cost."
@@ -129,7 +131,7 @@ def _unclear(data: Data, low: int, high: int, rivals: tuple[list[int], list[int]
             f"{n} ({told(data.ratio(_length(n, rate), _length(best, rate)))} of {best})" for n in lengths if n != best
         ]
         if near:
-            phrases.append(f"at {units.percent(rate)} {' and '.join(near)}")
+            phrases.append(f"at {units.percent(rate)} drafts of {' and '.join(near)}")
     return f"The intervals do not tell from the best {', '.join(phrases)}"
 
 

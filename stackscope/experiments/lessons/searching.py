@@ -16,7 +16,7 @@ from stackscope.experiments.lessons.contracts import (
     changed,
     drafting,
 )
-from stackscope.experiments.lessons.data import is_less, is_more, told
+from stackscope.experiments.lessons.data import is_more, told
 from stackscope.experiments.lessons.traffic import completions
 from stackscope.experiments.search_space import Axis, Value
 from stackscope.toggles import EngineConfig
@@ -105,16 +105,10 @@ def _singles(data: Data) -> tuple[list[str], list[str]]:
     return [f"{one}, {drafts[0]}" for one in weights], [f"{weights[0]}, {one}" for one in drafts]
 
 
-def _rivals(data: Data, keys: list[str]) -> list[str]:
-    """Those that may be the fastest as well: the one that is ahead is not beyond doubt faster."""
-    best = data.fastest(keys)
-    return [key for key in keys if key != best and not is_less(data.ratio(key, best))]
-
-
 def _guesses(data: Data) -> list[str]:
     """What intuition may put together, where the best of a kind is not known for sure; `intuition` first."""
     of_weights, of_drafts = _singles(data)
-    weights, drafts = ([data.fastest(keys), *_rivals(data, keys)] for keys in (of_weights, of_drafts))
+    weights, drafts = ([data.fastest(keys), *data.rivals(keys)] for keys in (of_weights, of_drafts))
     return [f"{_split(one)[0]}, {_split(other)[1]}" for one in weights for other in drafts]
 
 
@@ -159,8 +153,7 @@ def conclude_search(data: Data) -> Conclusion:
         return Conclusion(holds=None, sentences=("Nothing was measured whole.",))
     best, pairs = data.fastest(list(data.cells)), hurting(data)
     holds, told_best = _beside_intuition(data, best)
-    rate = units.token_rate(data.figure(best))
-    sentences = [f"The best of {len(data.cells)} within blocks is {best}, with a median of {rate}.", *told_best]
+    sentences = [f"The best of {len(data.cells)} within blocks is {best}{_over_first(data, best)}.", *told_best]
     sentences += [
         f"{pair.one} and {pair.other} each help alone; together they run at {told(pair.over_best)} of the better one."
         for pair in pairs[:2]
@@ -175,13 +168,19 @@ def conclude_search(data: Data) -> Conclusion:
     return Conclusion(holds=holds, sentences=tuple(sentences))
 
 
+def _over_first(data: Data, best: str) -> str:
+    """What it brings over the first configuration; nothing, where it is that."""
+    first = next(key for key, cell in data.cells.items() if cell.over is None)
+    return "" if best == first else f", at {told(data.ratio(best, first))} of {first}"
+
+
 def _beside_intuition(data: Data, best: str) -> tuple[bool | None, list[str]]:
     """Whether the best is another one than single settings make, and what is to be said of it.
 
     Only a configuration that is told apart from each that would change the answer gives one.
     """
     guessed, *others = _guesses(data)
-    rivals = _rivals(data, list(data.cells))
+    rivals = data.rivals(list(data.cells))
     over = None if best == guessed else data.ratio(best, guessed)
     if over is None and rivals:
         near = max(rivals, key=data.rank)
@@ -233,7 +232,7 @@ def _search_told(data: Data, best: str) -> str:
 def picture_search(data: Data) -> Picture:
     """Every configuration over the first, the fastest first."""
     first = next(key for key, cell in data.cells.items() if cell.over is None)
-    keys = sorted((key for key in data.cells if key != first), key=lambda key: -(data.figure(key) or 0.0))
+    keys = sorted((key for key in data.cells if key != first), key=lambda key: -data.rank(key))
     return Picture(title=f"tokens/s over {first}", bars=tuple(data.bar(key, key) for key in keys))
 
 

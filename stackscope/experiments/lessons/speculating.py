@@ -75,12 +75,14 @@ def stage_acceptance(models: Models, is_quick: bool) -> Stage:
 
 def expect_acceptance(data: Data) -> str:
     """Where the predicted speed-up goes through 1."""
-    points = [expected_at(rate, one) for rate in _rates(data) if (one := data.predicted(accepting(rate))) is not None]
+    points = [expected_at(rate, one) for rate in _rates(data) if (one := data.estimate(accepting(rate))) is not None]
     even = _break_even(points)
     if even is not None:
         return f"Drafts of {LENGTH} break even at an acceptance {even}."
     if len(points) < len(_rates(data)):
         return ""  # Where they would break even may lie among those of which nothing was predicted.
+    if len({point.side for point in points}) > 1 or points[0].side == 0:
+        return f"Where drafts of {LENGTH} break even cannot be foretold."
     return f"Drafts of {LENGTH} {'gain' if points[0].side > 0 else 'lose'} at every acceptance."
 
 
@@ -190,7 +192,7 @@ def expect_batches(data: Data) -> str:
     """At which batches drafts are predicted to help."""
     phrases = []
     for kind in KINDS:
-        known = [(math.log2(n), data.predicted(_drafted(kind, n))) for n in _batches(data, kind)]
+        known = [(math.log2(n), data.estimate(_drafted(kind, n))) for n in _batches(data, kind)]
         sentence = _course(kind, [expected_at(x, one) for x, one in known if one is not None], len(known))
         phrases += [] if sentence is None else [sentence]
     return " ".join(phrases)
@@ -220,10 +222,30 @@ def conclude_batches(data: Data) -> Conclusion:
     elif fall.half_width() < 0.1:
         holds = False
         sentences.append("The batch makes no difference to speak of here.")
+    sentences += _moved(data)
     lost = why_lost(data, few)
     if lost is not None and is_less(data.ratio(few)):
         sentences.append(f"At {batches[0]} at a time there is no idle compute to begin with. {lost}")
     return Conclusion(holds=holds, sentences=tuple(sentences))
+
+
+def _moved(data: Data) -> list[str]:
+    """Whether drafts stop helping at another batch with lighter weights; nothing where but one type was measured."""
+    found = []
+    for kind in KINDS:
+        turns = [one for one in crossings(_measured_points(data, kind)) if one.falls]
+        if not _batches(data, kind):
+            return []
+        found.append(turns[0] if len(turns) == 1 else None)
+    one, other = found
+    if one is None or other is None:
+        return ["Whether lighter weights move that batch cannot be told."]
+    spans = [turn.ends or ((turn.low, turn.high) if turn.at is None else (turn.at, turn.at)) for turn in (one, other)]
+    if spans[1][1] < spans[0][0]:
+        return ["With the lighter weights they stop at a smaller batch: there is less reading to save."]
+    if spans[0][1] < spans[1][0]:
+        return ["With the lighter weights they go on helping to a larger batch."]
+    return ["Whether lighter weights move that batch the intervals leave open."]
 
 
 def _price(data: Data, kind: str, batches: list[int]) -> str:
@@ -236,8 +258,12 @@ def _price(data: Data, kind: str, batches: list[int]) -> str:
 
 def _measured_course(data: Data, kind: str) -> str | None:
     """At which batches drafts help, with one type of weights."""
+    return _course(kind, _measured_points(data, kind), len(_batches(data, kind)))
+
+
+def _measured_points(data: Data, kind: str) -> list[Point]:
     ratios = [(math.log2(batch), data.ratio(_drafted(kind, batch))) for batch in _batches(data, kind)]
-    return _course(kind, [measured_at(x, one) for x, one in ratios if one is not None], len(ratios))
+    return [measured_at(x, one) for x, one in ratios if one is not None]
 
 
 def _course(kind: str, points: list[Point], n_tried: int) -> str | None:
