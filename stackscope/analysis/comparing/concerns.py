@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from stackscope import units
+from stackscope.analysis.comparing.cores import STATE_POINTS, cpu_shares, is_apart, is_starved
 from stackscope.analysis.comparing.differences import EXTENT
 from stackscope.analysis.comparing.loads import told
 from stackscope.analysis.metrics import counts, load, time
-from stackscope.analysis.offload import computes_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 HIT_POINTS: Final = 0.05
 """Hit rates that differ by less are alike."""
-STATE_POINTS: Final = 0.10
-"""The same of shares of time in which something held the machine up."""
 PRESSURE_POINTS: Final = 0.20
 """The same of the pressure on its processors, which an engine with a thread for every core raises by itself."""
-STARVED: Final = 0.80
-"""CPU share below which others' work decides how fast an engine is: threads that wait for each other have more."""
 LENGTHS: Final = 0.10
 """Outputs whose lengths differ by less, relatively, are alike."""
 SAME_REQUESTS: Final = 0.9
@@ -212,34 +208,38 @@ def _machines(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[
             f" in {letters[1]}: the machine was not equally quiet."
         )
         yield Concern(kind="pressure", text=text)
-    yield from _cores(a, b, letters)
+    yield from _cores(a, b, found, letters)
     for letter, digest in zip(letters, (a, b), strict=True):
         swapped = digest.machine.swap_bytes_per_s
         if swapped is not None and swapped > SWAPPING:
             yield Concern(kind="swap", text=f"The machine of {letter} swapped {units.bandwidth(swapped)}.")
 
 
-def _cores(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
-    """What the engine had of its cores, where that decides as well; on a GPU, its threads only wait for it."""
-    shares = [digest[time.CpuShare] for digest in (a, b)]
-    known = [share for share in shares if share is not None]
-    if not known or any(_is_on_gpu(digest) for digest in (a, b)):
-        return
+def _cores(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[str, str]) -> Iterator[Concern]:
+    """What the engine had of its cores, where that decides as well."""
+    shares = cpu_shares((a, b))
     told = " and ".join(
         f"{units.percent(share)} of the time in {letter}"
         for letter, share in zip(letters, shares, strict=True)
         if share is not None
     )
-    if min(known) < STARVED:
+    if is_starved(shares) and is_apart(shares) and not _has_other_cores(a, b, found):
+        text = (
+            f"The engine's threads really ran {told}, with as many of them in both: what kept them from running would"
+            " be compared as well."
+        )
+        yield Concern(kind="cpu share", text=text, is_barrier=True)
+    elif is_starved(shares):
         text = f"The engine's threads really ran {told}: what kept them from their cores decides this as well."
         yield Concern(kind="cpu share", text=text)
-    elif max(known) - min(known) >= STATE_POINTS:
+    elif is_apart(shares):
         yield Concern(kind="cpu share", text=f"The engine's threads really ran {told}.")
 
 
-def _is_on_gpu(digest: Digest) -> bool:
-    config = digest.header.config
-    return config is not None and computes_on_gpu(digest.header.library, config)
+def _has_other_cores(a: Digest, b: Digest, found: Sequence[Difference]) -> bool:
+    """Threads or cores are not as many in both: how much of them the threads got may be the effect itself."""
+    cores = {digest.header.cores for digest in (a, b)} - {None}
+    return len(cores) > 1 or any(one.area == "configuration" and one.name == "threads" for one in found)
 
 
 def _outputs(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
