@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from stackscope.analysis.comparing import comparison, wording
+from stackscope.analysis.comparing.collecting import Collector
 from stackscope.analysis.comparing.comparison import Compared, compare_digests
 from stackscope.analysis.comparing.differences import Difference
 from stackscope.analysis.statistics import Interval
@@ -18,6 +20,7 @@ from tests.unit.compare_sessions import Run
 
 if TYPE_CHECKING:
     from stackscope.analysis.comparing.comparison import Versus
+    from stackscope.analysis.comparing.digest import Digest
 
 
 def versus(b: Run, a: Run | None = None) -> Versus:
@@ -40,6 +43,49 @@ def test_prefixes_were_left_behind_only_where_the_same_was_asked(there: dict[str
     assert says in text
     assert ("left its prefixes behind" in text) == (there == {})
     assert found.verdict == "not comparable"
+
+
+def beginning(run: Run, n: int, **cut: str) -> Digest:
+    """The first records of a session, without its end."""
+    collector = Collector("part")
+    collector.take(islice(run.records(), n))
+    return collector.digest(**cut)
+
+
+CUT: Final = {"truncated": "It has no end mark."}
+
+
+def test_a_recording_that_is_cut_off_has_left_no_prefixes_behind() -> None:
+    long = Run(noise=2, hit=0.66, lengths=(300, 30))
+    whole, part = Run(lengths=(300, 24)).digest(), beginning(long, 300, **CUT)
+    texts = {one.kind: one for one in compare_digests([whole, part]).versus[0].concerns}
+    assert not texts["hit rate"].is_barrier
+    assert texts["hit rate"].text.endswith("B 66.0 %: B is cut off, which may be all of it.")
+    assert texts["output lengths"].text.endswith("30.0 in B: B is cut off, which may be why.")
+    both = {one.kind: one.text for one in compare_digests([beginning(Run(), 200, **CUT), part]).versus[0].concerns}
+    assert both["hit rate"].endswith("A and B are cut off, which may be all of it.")
+
+
+def test_a_run_that_went_on_for_longer_has_left_no_prefixes_behind() -> None:
+    """Neither says how many requests there are to be: one was stopped after ten."""
+    endless: dict[str, object] = {"requests": None}
+    found = versus(Run(noise=2, hit=0.66, requests=10, workload=endless), Run(workload=endless))
+    (hits,) = [one for one in found.concerns if one.kind == "hit rate"]
+    assert hits.text.endswith("B 66.0 %: they served 60 and 10 requests, which may be all of it.")
+    assert hits.is_barrier
+
+
+def test_one_recording_twice_is_pointed_out() -> None:
+    def said(a: Digest, b: Digest) -> list[str]:
+        return [one.text for one in compare_digests([a, b]).versus[0].concerns if one.kind == "same recording"]
+
+    run = Run()
+    assert said(run.digest(), run.digest("copy.jsonl")) == ["A and B are the same recording."]
+    assert said(run.digest(), beginning(run, 300, **CUT)) == ["B is the beginning of A: they are one recording."]
+    assert said(beginning(run, 300, **CUT), run.digest()) == ["A is the beginning of B: they are one recording."]
+    assert said(run.digest(), Run(noise=2).digest()) == []
+    assert said(run.digest(), Run(header={"started": "2026-11-30T00:00:00+01:00"}).digest()) == []
+    assert said(Run(requests=0).digest(), Run(requests=0).digest()) == []
 
 
 def of(header: str, unit: str, ratio: tuple[float, float, float] | None) -> Compared:

@@ -53,6 +53,7 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
 def concerns(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[str, str]) -> tuple[Concern, ...]:
     """All of them, the barriers first. `letters` are what the sessions are called."""
     made = [
+        *_same_recording(a, b, letters),
         *_nothing_ran(a, b, letters),
         *_loads(a, b, letters),
         *_workloads(a, b, found),
@@ -86,6 +87,21 @@ def _common(a: Digest, b: Digest) -> tuple[int, int]:
     _, at_a, at_b = np.intersect1d(a.requests.ids, b.requests.ids, return_indices=True)
     same = a.requests.prompt_tokens[at_a] == b.requests.prompt_tokens[at_b]
     return len(at_a), int(np.count_nonzero(same))
+
+
+def _same_recording(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
+    """One compared with itself, or with its own beginning: every step took as long, to the nanosecond."""
+    if a.header != b.header:
+        return
+    one, other = (digest.distributions[time.StepTime.tag].values for digest in (a, b))
+    n = min(len(one), len(other))
+    if n == 0 or not np.array_equal(one[:n], other[:n]):
+        return
+    if len(one) != len(other):
+        short, whole = letters if len(one) == n else letters[::-1]
+        yield Concern(kind="same recording", text=f"{short} is the beginning of {whole}: they are one recording.")
+    elif np.array_equal(a.blocks, b.blocks):
+        yield Concern(kind="same recording", text=f"{letters[0]} and {letters[1]} are the same recording.")
 
 
 def _nothing_ran(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
@@ -136,15 +152,26 @@ def _caches(a: Digest, b: Digest, found: Sequence[Difference], letters: tuple[st
     hits = f"{letters[0]} found {units.percent(one)} of the prompt tokens in its prefix cache, {letters[1]}"
     hits = f"{hits} {units.percent(other)}"
     is_set_alike = not any(each.area == "configuration" and each.name in HIT_SETTINGS for each in found)
-    if not a.header.workload or not b.header.workload:
+    cut, served = _cut_off(a, b, letters), [len(digest.requests.ids) for digest in (a, b)]
+    if cut:
+        text = f"{hits}: {cut} cut off, which may be all of it."
+    elif not a.header.workload or not b.header.workload:
         text = f"{hits}: what they were asked is not recorded of both, and may be why."
     elif any(each.area == "workload" for each in found):
         text = f"{hits}: the workloads are not the same, which may be all of it."
+    elif is_set_alike and min(served) < SAME_REQUESTS * max(served):
+        text = f"{hits}: they served {served[0]:,} and {served[1]:,} requests, which may be all of it."
     elif is_set_alike:
         text = f"{hits}, though both are set alike: as after a run that left its prefixes behind."
     else:
         text = f"{hits}: with other settings of slots or cache, that is part of the effect."
-    yield Concern(kind="hit rate", text=text, is_barrier=is_set_alike)
+    yield Concern(kind="hit rate", text=text, is_barrier=is_set_alike and not cut)
+
+
+def _cut_off(a: Digest, b: Digest, letters: tuple[str, str]) -> str:
+    """Who ends early, with a verb; empty: nobody."""
+    cut = [letter for letter, digest in zip(letters, (a, b), strict=True) if digest.is_cut_off]
+    return f"{' and '.join(cut)} {'is' if len(cut) == 1 else 'are'}" if cut else ""
 
 
 def _throttling(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern]:
@@ -248,7 +275,9 @@ def _outputs(a: Digest, b: Digest, letters: tuple[str, str]) -> Iterator[Concern
         text = (
             f"Outputs are {units.number(means[0])} tokens long on average in {letters[0]}, {units.number(means[1])} in"
         )
-        yield Concern(kind="output lengths", text=f"{text} {letters[1]}: the work was not the same.")
+        cut = _cut_off(a, b, letters)
+        why = f"{cut} cut off, which may be why" if cut else "the work was not the same"
+        yield Concern(kind="output lengths", text=f"{text} {letters[1]}: {why}.")
     for letter, digest in zip(letters, (a, b), strict=True):
         failed = (digest[counts.Requests] or {}).get("error", 0)
         if failed > 0:

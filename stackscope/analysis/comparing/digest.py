@@ -149,6 +149,11 @@ class Digest:
         """The value of a metric, with its type."""
         return cast("T | None", self.values[metric.tag])
 
+    @property
+    def is_cut_off(self) -> bool:
+        """It ends early: what it was to hold is not all there."""
+        return self.truncated is not None and self.footer is None
+
     def total(self, name: str) -> float:
         """The sum of a column over the whole session."""
         return float(self.column(name).sum())
