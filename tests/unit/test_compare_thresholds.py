@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stackscope.analysis.comparing.figures import BY_NAME
 from stackscope.analysis.comparing.judging import judge
 from stackscope.analysis.comparing.thresholds import Condition, conditions
 from stackscope.errors import UsageError
+from stackscope.experiments.comparing import digest
 from tests.unit.compare_sessions import Run
 
 
@@ -124,3 +127,20 @@ def test_what_has_no_interval_is_not_judged() -> None:
 
 def test_what_was_measured_once_stands_for_itself() -> None:
     assert judged("memory > +5%", SLOWER)[0] == "kept"
+
+
+def test_shares_and_rates_stay_within_what_is_possible() -> None:
+    """Hits come in few large portions: their intervals would end above all of the prompt tokens, and below none."""
+    recordings = Path(__file__).parents[2] / "profiles"
+    ends = []
+    for name in ("code.jsonl.zst", "causes/weight-bandwidth.jsonl.zst"):
+        found = digest(recordings / name)
+        for text in ("useful_hit_rate < 80%", "occupancy < 99%", "cpu_share < 50%", "tokens_per_s > 1"):
+            (condition,) = conditions(text)
+            interval = judge(condition, found, found, ("A", "B"), is_same_work=True).interval
+            assert interval is not None
+            assert 0.0 <= interval.low <= interval.value <= interval.high
+            assert interval.high <= 1.0 or condition.figure == "output_tokens_per_s"
+            ends += [interval.low, interval.high]
+    assert 0.0 in ends
+    assert 1.0 in ends

@@ -75,8 +75,14 @@ def _level(figure: Figure, digest: Digest) -> Interval | str:
         held = rate_interval(Blocks(*figure.blocks(digest), digest.column("emitted")))
         found = None
         if held is not None:
-            found = Interval(value, held.low * figure.scale, held.high * figure.scale)
+            found = _possible(figure, Interval(value, held.low * figure.scale, held.high * figure.scale))
     return f"{figure.header} has too few values for an interval" if found is None else found
+
+
+def _possible(figure: Rate, found: Interval) -> Interval:
+    """No rate is below 0, and no share above 1 (but one that was measured so)."""
+    most = max(found.value, 1.0) if figure.unit == "1" else found.high
+    return Interval(found.value, max(found.low, 0.0), min(found.high, most))
 
 
 TEXT_OF: dict[str, Callable[[float | None], str]] = {
