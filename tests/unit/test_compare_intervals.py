@@ -53,7 +53,9 @@ def test_what_takes_half_the_time_in_every_portion_is_twice_as_fast_for_certain(
 def test_why_a_rate_has_no_interval() -> None:
     some, none = blocks([1.0, 2.0, 3.0, 1.0]), blocks([0.0, 0.0, 0.0, 0.0])
     assert ratio_of_rates(some, none, is_same_work=False) == "one of them is 0"
-    assert ratio_of_rates(some, blocks([1.0, 2.0]), is_same_work=False) == "too few steps"
+    assert ratio_of_rates(some, blocks([1.0, 2.0]), is_same_work=False) == "too few steps in B"
+    assert ratio_of_rates(blocks([1.0]), some, is_same_work=False, letters=("A", "C")) == "too few steps in A"
+    assert ratio_of_rates(blocks([1.0]), blocks([1.0, 2.0]), is_same_work=False) == "too few steps"
     assert rate_interval(blocks([1.0, 2.0])) is None
 
 
@@ -100,8 +102,8 @@ def test_the_interval_of_one_rate_holds_the_truth() -> None:
 @pytest.mark.parametrize(("percentile", "least"), [(50, 5), (90, 25), (95, 50), (99, 250)])
 def test_how_many_values_a_percentile_needs(percentile: int, least: int) -> None:
     assert least_for(percentile) == least
-    assert single(np.arange(1.0, least + 1)).why_not(percentile) is None
-    assert single(np.arange(1.0, least)).why_not(percentile) is not None
+    assert single(np.arange(1.0, least + 1)).too_few(percentile) is None
+    assert single(np.arange(1.0, least)).too_few(percentile) is not None
 
 
 def test_values_that_resemble_those_of_their_group_are_worth_fewer() -> None:
@@ -111,8 +113,8 @@ def test_values_that_resemble_those_of_their_group_are_worth_fewer() -> None:
     apart, alike = grouped(own, 5), grouped(np.repeat(own[:50], 5), 5)
     assert apart.independent > 200
     assert alike.independent == pytest.approx(50)
-    assert apart.why_not(95) is None
-    assert alike.why_not(99) == "too few: 250 worth 50 independent ones, and its interval needs 250"
+    assert apart.too_few(95) is None
+    assert alike.too_few(99) == "250 worth 50 independent ones"
     assert single(own).independent == 250
     half = grouped(np.repeat(own[:50], 5) * generator.lognormal(0.0, 0.5, 250), 5)
     assert 60 < half.independent < 140
@@ -131,8 +133,13 @@ def test_many_values_are_ranked_by_a_part_of_them() -> None:
 def test_too_few_values_are_counted_in_the_reason() -> None:
     values = single(np.arange(1.0, 21.0))
     assert ratio_of_percentiles(values, values, 99) == "too few: 20, and its interval needs 250"
-    assert str(ratio_of_percentiles(grouped(np.arange(1.0, 9.0), 4), values, 50)).startswith("too few: 2 independent")
-    assert ratio_of_percentiles(single(np.zeros(0)), values, 50) == "there is none"
+    few = grouped(np.arange(1.0, 9.0), 4)
+    assert ratio_of_percentiles(few, values, 50) == "too few: 2 independent in A, and its interval needs 5"
+    assert ratio_of_percentiles(values, few, 95, ("A", "C")) == (
+        "too few: 20 in A and 2 independent in C, and its interval needs 50"
+    )
+    assert ratio_of_percentiles(few, few, 99) == "too few: 2 independent, and its interval needs 250"
+    assert ratio_of_percentiles(single(np.zeros(0)), values, 50) == "there is none in A"
     assert ratio_of_percentiles(single(np.zeros(20)), values, 50) == "one of them is 0"
     assert percentile_interval(values, 99) is None
     assert percentile_interval(single(np.zeros(0)), 50) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -86,6 +87,14 @@ def test_one_recording_twice_is_pointed_out() -> None:
     assert said(run.digest(), Run(noise=2).digest()) == []
     assert said(run.digest(), Run(header={"started": "2026-11-30T00:00:00+01:00"}).digest()) == []
     assert said(Run(requests=0).digest(), Run(requests=0).digest()) == []
+
+
+def test_of_whom_there_are_too_few_values_is_said() -> None:
+    found = compare_digests([Run().digest(), Run(requests=12, noise=2).digest()]).versus[0]
+    told = [one for one in wording.too_few(found.figures) if one.startswith("TTFT")]
+    assert told[0] == "TTFT: 3 independent in B, p50 needs 5"
+    assert re.fullmatch(r"TTFT: 60 worth \d+ independent ones in A and 3 in B, p95 needs 50, p99 needs 250",
+                        told[1])  # fmt: skip
 
 
 def of(header: str, unit: str, ratio: tuple[float, float, float] | None) -> Compared:

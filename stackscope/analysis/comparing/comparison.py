@@ -149,7 +149,9 @@ def compare_digests(digests: Sequence[Digest], *, anyway: bool = False) -> Compa
     )
 
 
-def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Compared:
+def compared(
+    figure: Figure, a: Digest, b: Digest, letters: tuple[str, str] = ("A", "B"), *, is_same_work: bool
+) -> Compared:
     """One figure of two sessions, with the interval of its ratio where there is one."""
     values = figure.of(a), figure.of(b)
     made = Compared(
@@ -167,9 +169,9 @@ def compared(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Com
     if isinstance(figure, Level) and figure.parts(a) != figure.parts(b):
         return msgspec.structs.replace(made, why="not of the same parts of the machine")
     if isinstance(figure, Percentile):
-        found = ratio_of_percentiles(grouped(figure, a), grouped(figure, b), figure.percentile)
+        found = ratio_of_percentiles(grouped(figure, a), grouped(figure, b), figure.percentile, letters)
     elif isinstance(figure, Rate):
-        found = ratio_of_rates(_blocks(figure, a), _blocks(figure, b), is_same_work=is_same_work)
+        found = ratio_of_rates(_blocks(figure, a), _blocks(figure, b), is_same_work=is_same_work, letters=letters)
     else:
         found = "measured once"
     if isinstance(found, str):
@@ -195,7 +197,7 @@ def _versus(a: Digest, b: Digest, letters: tuple[str, str], *, anyway: bool) -> 
     figures = tuple(
         one
         for figure in FIGURES
-        for one in [compared(figure, a, b, is_same_work=same)]
+        for one in [compared(figure, a, b, letters, is_same_work=same)]
         if not (isinstance(figure, Level) and one.a is None and one.b is None)
     )
     headline = _headline(figures, a, b)

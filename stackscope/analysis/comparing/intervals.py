@@ -28,6 +28,8 @@ import numpy as np
 from stackscope.analysis.statistics import LEAST_BLOCKS, MOST_BATCHES, Interval, Series, rate_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stackscope.analysis.comparing.counting import Floats, Ints
 
 CONFIDENCE: Final = 0.95
@@ -56,8 +58,20 @@ class Blocks(NamedTuple):
     progress: Floats
 
 
-def ratio_of_rates(a: Blocks, b: Blocks, *, is_same_work: bool) -> Estimated | str:
-    """Rate of b ÷ rate of a, or why there is no interval. Amounts and bases are not negative."""
+def told_of(letters: tuple[str, str], said: Sequence[str | None]) -> str:
+    """What is said of two sessions: once where it is the same, else with whom it is of. `None`: nothing of that one."""
+    if said[0] == said[1] and said[0] is not None:
+        return said[0]
+    return " and ".join(f"{text} in {letter}" for letter, text in zip(letters, said, strict=True) if text is not None)
+
+
+def ratio_of_rates(
+    a: Blocks, b: Blocks, *, is_same_work: bool, letters: tuple[str, str] = ("A", "B")
+) -> Estimated | str:
+    """Rate of b ÷ rate of a, or why there is no interval. Amounts and bases are not negative.
+
+    `letters` are what the reason calls them.
+    """
     if any(float(one.amounts.sum()) <= 0 or float(one.bases.sum()) <= 0 for one in (a, b)):
         return "one of them is 0"
     if is_same_work:
@@ -65,8 +79,9 @@ def ratio_of_rates(a: Blocks, b: Blocks, *, is_same_work: bool) -> Estimated | s
         if found is not None:
             return Estimated(found, "paired")
     held = [_merged(one) for one in (a, b)]
-    if min(len(one.amounts) for one in held) < LEAST_BLOCKS:
-        return "too few steps"
+    few = ["too few steps" if len(one.amounts) < LEAST_BLOCKS else None for one in held]
+    if any(few):
+        return told_of(letters, few)
     series = [Series(one.amounts.tolist(), one.bases.tolist()) for one in held]
     return Estimated(rate_ratio(series[0], series[1], confidence=CONFIDENCE), "unpaired")
 

@@ -36,7 +36,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 def judge(condition: Condition, a: Digest, b: Digest, letters: tuple[str, str], *, is_same_work: bool) -> Judged:
     """Hold one session to a limit, a change being one against `a`."""
     figure = BY_NAME[condition.figure]
-    found = _change(figure, a, b, is_same_work=is_same_work) if condition.is_change else _level(figure, b)
+    found = _change(figure, a, b, letters, is_same_work=is_same_work) if condition.is_change else _level(figure, b)
     if isinstance(found, str):
         text = f"{condition.text} cannot be judged for {letters[1]}: {found}."
         return Judged(condition=condition.text, letters=letters, outcome="not judged", sentence=text)
@@ -53,8 +53,8 @@ def judge(condition: Condition, a: Digest, b: Digest, letters: tuple[str, str], 
     )
 
 
-def _change(figure: Figure, a: Digest, b: Digest, *, is_same_work: bool) -> Interval | str:
-    found = compared(figure, a, b, is_same_work=is_same_work)
+def _change(figure: Figure, a: Digest, b: Digest, letters: tuple[str, str], *, is_same_work: bool) -> Interval | str:
+    found = compared(figure, a, b, letters, is_same_work=is_same_work)
     if found.ratio is not None:
         return found.ratio
     if found.a is not None and found.b is not None and found.a > 0 and found.why == "measured once":

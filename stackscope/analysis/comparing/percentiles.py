@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackscope.analysis.comparing.digest import percentile_of
-from stackscope.analysis.comparing.intervals import CONFIDENCE, Estimated, rate_error
+from stackscope.analysis.comparing.intervals import CONFIDENCE, Estimated, rate_error, told_of
 from stackscope.analysis.statistics import Interval
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NEEDS: Final = ", and its interval needs "
 
 def least_for(percentile: int) -> int:
     """Values that the interval of a percentile needs."""
-    return math.ceil(LEAST_BEYOND * 100 / (100 - percentile) - 1e-9)
+    return max(LEAST_GROUPS, math.ceil(LEAST_BEYOND * 100 / (100 - percentile) - 1e-9))
 
 
 class Grouped:
@@ -105,28 +105,29 @@ class Grouped:
         whole = between + (size - 1) * within
         return min(max((between - within) / whole, 0.0), 1.0) if whole > 0 else 0.0
 
-    def why_not(self, percentile: int) -> str | None:
-        """Why a percentile has no interval. `None`: it has one."""
-        least = least_for(percentile)
+    def too_few(self, percentile: int) -> str | None:
+        """What there is, where a percentile has no interval because that is too little. `None`: it has one."""
         independent = self.independent
         if self.n < LEAST_GROUPS:
-            return f"too few: {self.n} independent{NEEDS}{LEAST_GROUPS}"
-        if independent < least:
+            return f"{self.n} independent"
+        if independent < least_for(percentile):
             n = len(self.values)
-            if independent > 0.99 * n:
-                return f"too few: {n:,}{NEEDS}{least}"
-            return f"too few: {n:,} worth {independent:.0f} independent ones{NEEDS}{least}"
+            return f"{n:,}" if independent > 0.99 * n else f"{n:,} worth {independent:.0f} independent ones"
         return None
 
 
-def ratio_of_percentiles(a: Grouped, b: Grouped, percentile: int) -> Estimated | str:
-    """Percentile of b ÷ that of a, or why there is no interval."""
-    for one in (a, b):
-        if len(one.values) == 0:
-            return "there is none"
-        why = one.why_not(percentile)
-        if why is not None:
-            return why
+def ratio_of_percentiles(
+    a: Grouped, b: Grouped, percentile: int, letters: tuple[str, str] = ("A", "B")
+) -> Estimated | str:
+    """Percentile of b ÷ that of a, or why there is no interval. `letters` are what the reason calls them."""
+    none = ["there is none" if len(one.values) == 0 else None for one in (a, b)]
+    if any(none):
+        return told_of(letters, none)
+    few = [one.too_few(percentile) for one in (a, b)]
+    if any(few):
+        if few[0] is not None and few[1] is not None and " independent" in few[0] and few[0] != few[1]:
+            few[1] = few[1].replace(" independent ones", "").replace(" independent", "")
+        return f"too few: {told_of(letters, few)}{NEEDS}{least_for(percentile)}"
     qa, qb = (one.percentile(percentile) for one in (a, b))
     if qa <= 0 or qb <= 0:
         return "one of them is 0"
@@ -143,7 +144,7 @@ def ratio_of_percentiles(a: Grouped, b: Grouped, percentile: int) -> Estimated |
 
 def percentile_interval(values: Grouped, percentile: int) -> Interval | None:
     """A percentile with its interval. `None`: too few values."""
-    if len(values.values) == 0 or values.why_not(percentile) is not None:
+    if len(values.values) == 0 or values.too_few(percentile) is not None:
         return None
     value = values.percentile(percentile)
     low, high = _ends(_drawn(values, percentile, _SEED))
