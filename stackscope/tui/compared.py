@@ -33,6 +33,8 @@ _NAME: Final = 28
 _INDENT: Final = 9
 _GAP: Final = 2
 _SHARE: Final = 9
+_PART: Final = 21
+"""Of the longest name of a part of the forward, with its indent."""
 _TABLE: Final = 65
 """Cells that the tables of times need with all of their columns."""
 _WIDE: Final = 96
@@ -138,11 +140,11 @@ def _moved(found: Moved, letters: tuple[str, str], room: int) -> list[Line]:
         (Span("Where the time of a step moved", "headline"),),
         *wrapped(wording.sentence(found), room, ""),
     ]
-    column = 11 if room >= _TABLE else 9
+    name, column = (_PART, 11) if room >= _TABLE else (18, 9)
     head = wording.Row(0, "per step", a, b, f"{b} - {a}", "per token")
     for row in (head, *wording.rows(found)):
         shown = row[2:] if room >= _TABLE else row[2:5]
-        text = f"{'  ' * row.depth + row.name:<18}{''.join(f'{value:>{column}}' for value in shown)}"
+        text = f"{('  ' * row.depth + row.name)[:name]:<{name}}{''.join(f'{value:>{column}}' for value in shown)}"
         lines.append((Span(text, "label" if row is head else "value" if row.depth < 2 else ""),))
     return [*lines, *wrapped(found.split, room)]
 

@@ -79,8 +79,11 @@ def test_a_calibration_for_something_else_is_told_from_none() -> None:
     calibrated = timing_machines.Machine().calibrated()
     busy = msgspec.structs.replace(calibrated, is_quiet=False, foreign_share=0.5)
     for others, words in (
-        ((), "the machine was not calibrated (stackscope calibrate)"),
-        ((calibrated, busy), "the machine was calibrated for other configurations only (stackscope calibrate)"),
-        ((busy,), "the machine was calibrated for other configurations only, and while it was busy (stackscope"),
+        ((), "the machine had not been calibrated (stackscope calibrate before recording)"),
+        (
+            (calibrated, busy),
+            "the machine had been calibrated for other configurations only (stackscope calibrate before",
+        ),
+        ((busy,), "the machine had been calibrated for other configurations only, and while it was busy (stackscope"),
     ):
         assert words in str(TermSample(make_header(other_ceilings=others)).times())

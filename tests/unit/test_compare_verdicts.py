@@ -319,7 +319,7 @@ def test_phases_sum_to_the_step_and_the_forward_to_its_phase() -> None:
         decode = next(one for one in found.phases if one.name == "decode")
         assert sum(getattr(one, side) for one in found.decode) == pytest.approx(getattr(decode, side))
     assert found.step.change_ns == pytest.approx(1e6, rel=0.1)
-    assert [one.name for one in found.decode] == ["weights", "head", "KV", "other"]
+    assert [one.name for one in found.decode] == ["weights", "head", "KV", "other", "not split further"]
     assert "by the bytes that the ledger counts" in found.split
 
 
@@ -371,7 +371,7 @@ def test_a_calibration_of_other_conditions_says_nothing() -> None:
     config = msgspec.structs.replace(timing_machines.CONFIG, kv_type_k="q8_0")
     collector = Collector("x")
     collector.take([make_header(config=config, ceilings=machine.calibrated()), *machine.traffic(50)])
-    assert collector.digest().terms == "the machine was calibrated for another configuration"
+    assert collector.digest().terms == "the machine had been calibrated for another configuration"
 
 
 def test_a_comparison_is_plain_data() -> None:

@@ -208,7 +208,7 @@ def _versus(a: Digest, b: Digest, letters: tuple[str, str], *, anyway: bool) -> 
         sentence = f"{letters[0]} and {letters[1]} are not comparable. {barriers[0].text}"
     return Versus(
         letters=letters, verdict=verdict, sentence=sentence, headline=headline.name, is_same_work=same,
-        concerns=bearing, differences=found, figures=figures, moved=moved(a, b),
+        concerns=bearing, differences=found, figures=figures, moved=moved(a, b, found, letters),
     )  # fmt: skip
 
 

@@ -29,6 +29,10 @@ _EVERY: Final = 16
 """Of what comes after them, one stretch in so many is: a fit takes a few microseconds per step."""
 
 
+_BEFORE: Final = "(stackscope calibrate before recording)"
+"""A recording has the ceilings of when it began: nothing that is done later helps it."""
+
+
 class TermSample:
     """Fits the time model to the steps of a session, and keeps a thinned sample of them."""
 
@@ -48,7 +52,7 @@ class TermSample:
             self._epochs.add(epoch)
             self._fit.begin(config, pricing)
         if len(self._epochs) > 1:
-            self._why = "it ran under more than one configuration"
+            self._why = "there was more than one configuration"
             return
         self._n_stretches += 1
         if self._n_steps < _FITTED or self._n_stretches % _EVERY == 0:
@@ -69,7 +73,7 @@ class TermSample:
             return "no forward ran to its end"
         model = self._fit.model()
         if model is None or not model.is_calibrated:
-            return "the machine was calibrated for another configuration"
+            return "the machine had been calibrated for another configuration"
         step = max(1, len(self._kept) // _MOST)
         sample = self._kept[::step]
         found = np.array([model.terms(shape) for shape, _ in sample])
@@ -80,8 +84,8 @@ class TermSample:
 
 
 def _why_none(others: Sequence[Ceilings]) -> str:
-    """Why there is no calibration of the session's configuration; `others` are those of the machine."""
+    """Why there was no calibration of the session's configuration when it began; `others` are those of the machine."""
     if not others:
-        return "the machine was not calibrated (stackscope calibrate)"
+        return f"the machine had not been calibrated {_BEFORE}"
     busy = ", and while it was busy" if all(one.is_busy for one in others) else ""
-    return f"the machine was calibrated for other configurations only{busy} (stackscope calibrate)"
+    return f"the machine had been calibrated for other configurations only{busy} {_BEFORE}"

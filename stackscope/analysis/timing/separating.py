@@ -80,7 +80,7 @@ def _why(one: str, other: str, steps: Sequence[Kept]) -> str:
             return "every row has an output"
         return "outputs hardly vary beside rows"
     if one == "attention":
-        return "idle cells and contexts grow together"
+        return "cells of others and contexts grow together"
     return "contexts hardly vary beside rows"
 
 

@@ -18,7 +18,7 @@ NAMES: Final[Mapping[str, str]] = {
     "head": "the output head",
     "compute": "computing",
     "attention": "KV reads",
-    "resident": "scanning idle cells",
+    "resident": "scanning others' cells",
     "fixed": "fixed overhead",
     "draft": "drafting",
     "sample": "sampling",
