@@ -14,7 +14,7 @@ from stackscope.tui.compose import wrapped
 from stackscope.tui.lines import Line, Span, fitted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stackscope.analysis.comparing.comparison import Comparison
     from stackscope.analysis.metrics.base import Metric
@@ -73,16 +73,14 @@ def comparison(
 
     `None`: that is still going on.
     """
+    is_compared = found is not None and not isinstance(found, str)
     lines: list[Line] = []
     for letter, (entry, known) in (("A", one), ("B", other)):
         lines.append(fitted((Span(f"{letter}  ", "accent"), Span(printable(entry.path.name), "title")), room,
                             look.ellipsis))  # fmt: skip
-        for missing in (known.damage, known.truncated, known.left_out):
-            if missing is not None:
-                lines += wrapped(missing, room, "warning")
-        if known.result is not None and known.result.epochs:
-            n = units.counted(len(known.result.epochs), "configuration")
-            lines += wrapped(f"{letter} ran under {n}: its figures mix them.", room, "warning")
+        if not is_compared:  # Else what is found says it.
+            for said in _reservations(letter, known):
+                lines += wrapped(said, room, "warning")
     if found is not None and not isinstance(found, str):
         return (*lines, (), *judged(found, room, look))
     told = wrapped(IN_PROGRESS, room, "accent") if found is None else wrapped(found, room, "warning")
@@ -90,6 +88,16 @@ def comparison(
     if one[1].header is not None and other[1].header is not None:
         lines += [(), *differences(header_differences(one[1].header, other[1].header), room, look)]
     return tuple(lines)
+
+
+def _reservations(letter: str, known: Digest) -> Iterator[str]:
+    """What to know of a recording before its figures are read."""
+    for missing in (known.damage, known.truncated, known.left_out):
+        if missing is not None:
+            yield missing
+    if known.result is not None and known.result.epochs:
+        n = units.counted(len(known.result.epochs), "configuration")
+        yield f"{letter} ran under {n}: its figures mix them."
 
 
 def _table(one: Digest, other: Digest, room: int, look: Look) -> list[Line]:

@@ -17,7 +17,9 @@ from stackscope.analysis.comparing.comparison import compare_digests
 from stackscope.errors import SessionFileError
 from stackscope.experiments import comparing
 from stackscope.experiments.comparing_apart import compare_apart
+from stackscope.records import ConfigEvent
 from stackscope.session.format import encode_all
+from stackscope.toggles import EngineConfig
 from stackscope.tui.comparison import IN_PROGRESS, comparison
 from stackscope.tui.lines import plain, width
 from stackscope.tui.look import ASCII, UNICODE
@@ -109,6 +111,21 @@ def test_it_looks_as_stored(name: str, columns: int, tmp_path: Path) -> None:
     found = compare_digests([run.digest(path.name) for run, path in zip(runs, paths, strict=True)])
     shown = text(paths, found, ROOMS[columns]) + "\n"
     check(f"comparison-{name}-{columns}.txt", shown)
+
+
+def test_what_comparing_says_of_a_recording_is_not_said_above_it_as_well(tmp_path: Path) -> None:
+    """Before, its own line says it."""
+    whole, part = write(tmp_path / "a.jsonl.zst", steps=300), cut_off(tmp_path / "b.jsonl.zst", steps=900)
+    config = EngineConfig(model="/models/synthetic-F16.gguf", slots=2)
+    change = ConfigEvent(at_ns=0, epoch=1, kind="live", config=config)
+    several = tmp_path / "c.jsonl"
+    records = list(Run().records())
+    half = len(records) // 2
+    later = [msgspec.structs.replace(r, epoch=1) if hasattr(r, "epoch") else r for r in records[half:]]
+    several.write_bytes(encode_all([*records[:half], change, *later]))
+    for other, words in ((part, "It has no end mark"), (several, "B ran under 2 configurations")):
+        for found in (None, comparing.compare([whole, other])):
+            assert " ".join(text((whole, other), found).split()).count(words) == 1
 
 
 @pytest.mark.parametrize("room", [24, 46, 64, 71, 95, 110])
