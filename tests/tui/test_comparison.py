@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import sys
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stackscope.tui.library import Digest, Entry
 
 
+DEADLINE_S: Final = 20.0
 ROOMS: Final = {80: 71, 120: 110}
 """Cells of a line in the dialog, by the width of the terminal."""
 
@@ -209,12 +210,15 @@ def test_apart_it_ends_with_its_children_once_nobody_wants_it(tmp_path: Path) ->
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process is gone, or only waits for somebody to take note of it."""
+    """Whether a process that was killed is gone: the kernel may take a moment over it."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return sys.platform == "linux"
-    return state in "ZX"
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], DEADLINE_S)[0])
+    finally:
+        os.close(descriptor)
 
 
 # The dialog
