@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +32,7 @@ from tests.unit.test_compare_command import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from textual.pilot import Pilot
 
