@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +10,9 @@ from rich.text import Text
 
 from stackscope import units
 from stackscope.experiments.plan import warmup_requests
-from stackscope.options import OPTIONS, field_defaults
 from stackscope.report.experiment_words import disturbed
 from stackscope.report.layout import columns, hang, row
+from stackscope.report.run_line import command_line, warmup_told
 from stackscope.report.sweep_refused import UNTOLD, Refused, by_reason
 from stackscope.report.sweep_words import (
     brings,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from stackscope.experiments.search_plan import SweepPlan
     from stackscope.experiments.search_results import HurtingPair, Row, SweepResult
     from stackscope.records import Prediction
-    from stackscope.toggles import EngineConfig, Setting
 
 MOST_ROWS: Final = 24
 """Configurations that are told; the fastest, and all of the Pareto set."""
@@ -153,8 +151,8 @@ def _winner(report: SweepReport, width: int) -> list[Text]:
     if winner is None:
         return [row("winner", [no_winner(report.plan, report.result.rows)], width)]
     lines = [row("winner", [Text(winner.label, style="bold")], width), row("why", why(report), width)]
-    lines.append(row("run it", [command_line(report.plan.configurations[winner.cell].config)], width))
-    return lines
+    told = warmup_told(report.plan.workload)
+    return [*lines, row("run it", [run_line(report, winner.cell)], width), row("", [told], width, style="dim")]
 
 
 def why(report: SweepReport) -> list[str]:
@@ -177,29 +175,10 @@ def why(report: SweepReport) -> list[str]:
     return told
 
 
-def command_line(config: EngineConfig) -> str:
-    """`stackscope run` with every setting of a configuration that is not the default."""
-    defaults = field_defaults()
-    words = ["stackscope", "run"]
-    covered: set[str] = set()
-    for option in OPTIONS:
-        fields = [target.partition(".")[2] for target in option.targets if target.startswith("engine.")]
-        if not fields or option.name == "seed" or covered.issuperset(fields):
-            continue
-        values = {getattr(config, name) for name in fields}
-        if len(values) > 1 or values == {defaults[f"engine.{fields[0]}"]}:
-            continue
-        covered.update(fields)
-        words += _spelled(option.flags, values.pop())
-    return shlex.join(words)
-
-
-def _spelled(flags: str, value: Setting) -> list[str]:
-    if isinstance(value, bool):
-        return [flags.split("/")[0 if value else 1]]
-    if isinstance(value, tuple):
-        return [flags, ",".join(f"{share:g}" for share in value)]
-    return [flags, str(value)]
+def run_line(report: SweepReport, cell: int) -> str:
+    """The command that runs a configuration as it was measured."""
+    plan = report.plan
+    return command_line(plan.configurations[cell].config, plan.workload, plan.limits)
 
 
 def _pairs(result: SweepResult, width: int) -> list[Text]:
@@ -236,7 +215,7 @@ def refused(report: SweepReport) -> list[Refused]:
 
 def document(report: SweepReport) -> dict[str, Any]:
     """The same for machines: times in ns, ratios with their ends, unknown is null."""
-    result, space = report.result, report.plan.configurations
+    result = report.result
     winner = result.winner
     return {
         "plan": msgspec.to_builtins(report.plan),
@@ -255,7 +234,7 @@ def document(report: SweepReport) -> dict[str, Any]:
                 "pareto": one.is_best,
                 "keeps": one.keeps,
                 "bottleneck": one.bottleneck or None,
-                "command": command_line(space[one.cell].config),
+                "command": run_line(report, one.cell),
             }
             for one in result.rows
         ],

@@ -315,7 +315,8 @@ def test_the_report_has_the_winners_command_line() -> None:
     found = report.SweepReport(plan=of, result=results.analyse(of, runs_of(rates, 3), {}), folder=ROOT)
     text = " ".join(report.shown(found, 100).plain.split())
     assert (
-        "stackscope run --model q4_k_m.gguf --draft draft.gguf --speculation draft --no-prefix-cache --kv-type q8_0"
+        "stackscope run --model q4_k_m.gguf --draft draft.gguf --requests 11 --concurrency 1 --speculation draft "
+        "--no-prefix-cache --kv-type q8_0"
     ) in text
     assert "weights=Q4_K_M speculation=draft kv_type=q8_0" in text
     lines = report.shown(found, 80).plain.split("\n")

@@ -192,7 +192,7 @@ def test_a_sweep_has_its_winner_and_the_pair_that_hurts(tmp_path: Path) -> None:
     report = stored_report(folder)
     assert isinstance(report, sweep.SweepReport)
     assert report.result.winner is not None
-    command = sweep.command_line(report.plan.configurations[report.result.winner.cell].config)
+    command = sweep.run_line(report, report.result.winner.cell)
     assert command in shown
     (pair,) = report.result.pairs
     assert sweep.pair_text(pair) in shown

@@ -9,14 +9,15 @@ from stackscope.report.page.document import Document, Section
 from stackscope.report.page.intervals import Ratio, Ratios, Spot, ratios, scatter
 from stackscope.report.page.tables import Table
 from stackscope.report.page.wording import UNKNOWN, dashed
+from stackscope.report.run_line import warmup_told
 from stackscope.report.sweep import (
     FIGURES,
     MOST_ROWS,
-    command_line,
     no_pairs,
     notes_of,
     pair_text,
     refused,
+    run_line,
     title_phrases,
     why,
 )
@@ -78,7 +79,8 @@ def _winner(report: SweepReport) -> Iterator[str]:
         return
     yield winner.label
     yield f"Why: {'; '.join(why(report))}."
-    yield command_line(report.plan.configurations[winner.cell].config)
+    yield run_line(report, winner.cell)
+    yield f"{warmup_told(report.plan.workload).capitalize()}."
 
 
 def _plane(rows: Sequence[Row]) -> Chart:
