@@ -1,10 +1,6 @@
 """Searches many configurations with few runs: a model says where to look, and those that look best are raced.
 
-*The model.* The logarithm of a figure is taken for a sum of what each setting does, what pairs of settings do to each
-other, and a rest that is a configuration's own: a Gaussian process over the axes whose covariance counts the settings
-that two configurations share (Duvenaud, Nickisch and Rasmussen, *Additive Gaussian processes*, NIPS 2011). Where the
-explainer predicts a configuration, its prediction is the mean, and what settings do is how far they stray from it. The
-scale of both is fitted to the runs by their likelihood, among a few.
+What is believed of them is in `search_model`.
 
 *Where to look.* The first runs spread over all values. Each further one goes where the expected improvement over the
 best configuration is
@@ -13,7 +9,8 @@ probability that the constraints hold; every third one for a random weighting of
 is found and not its end only (Knowles, ParEGO, *IEEE Transactions on Evolutionary Computation* 10, 2006).
 
 *The race.* The last half of the runs goes to the configurations that then look best, in blocks, as in an ablation:
-after each, the worse half leaves (successive halving: Jamieson and Talwalkar, AISTATS 2016).
+after each, the worse half leaves (successive halving: Jamieson and Talwalkar, AISTATS 2016). The best is one of those
+that were raced: the runs before were made one after the other, on a machine that may have changed meanwhile.
 
 What to run next follows from the plan and the runs so far alone, so that a killed search goes on as it would have.
 """
@@ -21,41 +18,26 @@ What to run next follows from the plan and the runs so far alone, so that a kill
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from stackscope.analysis import factorial
-from stackscope.analysis.statistics import Interval
 from stackscope.experiments.blocks import order
+from stackscope.experiments.search_model import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from stackscope.experiments.search_goals import Goals
+    from stackscope.experiments.search_model import Array
     from stackscope.experiments.state import CellRun
-
-Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 RACE_SHARE: Final = 0.45
 """Of the runs, those that are kept for the race."""
 LEAST_RACERS: Final = 2
 EXPLORING: Final = -1
 """Block of the runs before the race: they are no blocks."""
-
-MAIN_SCALES: Final = (0.05, 0.15, 0.4)
-"""What a setting does, standard deviation of the logarithm; that of a pair and of the rest are parts of it."""
-PAIR_PART, REST_PART = 0.4, 0.1
-NOISE_SCALES: Final = (0.01, 0.03, 0.08)
-MORE_NOISE: Final = (*NOISE_SCALES, 0.2)
-"""What intervals allow for besides: on a busy machine runs stray by more than a search is led by."""
-DISTURBED_NOISE: Final = 0.2
-"""Of a run while something else had the engine's cores: a busy core took a quarter of the speed from some, nothing from
-others."""
-GUESSED_PART: Final = 0.5
-"""How much less settings stray where the explainer has predicted the configurations."""
-OWN_ERROR: Final = 0.1
-"""What a prediction of one configuration strays by itself, standard deviation of its logarithm."""
 
 EVERY: Final = 3
 """Of the exploring runs, one in so many is for a random weighting of the objectives."""
@@ -67,29 +49,6 @@ class Pick(NamedTuple):
     block: int
     """`EXPLORING`, or the number of the race's block."""
     cell: int
-
-
-class Belief(NamedTuple):
-    """What is thought of a figure's logarithm, by configuration."""
-
-    mean: Array
-    deviation: Array
-
-
-class _Fit(NamedTuple):
-    """A belief under one set of scales, and what tells how the errors of two configurations go together."""
-
-    likelihood: float
-    """Its logarithm."""
-    belief: Belief
-    kernel: Array
-    towards: Array
-
-    def between(self, cell: int, over: int) -> tuple[float, float]:
-        """(mean, variance) of a configuration's logarithm less another's."""
-        kernel, towards = self.kernel, self.towards[:, cell] - self.towards[:, over]
-        variance = float(kernel[cell, cell] + kernel[over, over] - 2 * kernel[cell, over] - towards @ towards)
-        return float(self.belief.mean[cell] - self.belief.mean[over]), max(variance, 1e-12)
 
 
 class Search:
@@ -115,7 +74,7 @@ class Search:
         self._seed = seed
         self._guesses = {} if guesses is None else guesses
         self._refused = frozenset(refused)
-        self._shared = _shared(self._places)
+        self.model = Model(self._places, self._guesses)
         self._n_race = _race_runs(budget)
 
     def next(self, runs: Sequence[CellRun]) -> Pick | None:
@@ -130,12 +89,19 @@ class Search:
                 return Pick(EXPLORING, cell)
         return self._race(runs, raced)
 
-    def best(self, runs: Sequence[CellRun]) -> int | None:
-        """The configuration that is best by what is known, among those that ran and keep the constraints."""
+    def best(self, runs: Sequence[CellRun], able: Collection[int] | None = None) -> int | None:
+        """The configuration that is best by what is known, among those that ran.
+
+        It is one that was raced, unless none of those keeps the constraints. `able` are the configurations that do;
+        `None`: those that probably do.
+        """
         ran = self._ran(runs)
-        if not ran:
-            return None
-        return max(ran, key=lambda cell: self._worth(runs)[cell])
+        if able is None:
+            feasible = self._feasible(runs)
+            able = [cell for cell in ran if feasible[cell] >= 0.5] or ran
+        raced = {run.cell for run in runs if run.block != EXPLORING}
+        worth = self._worth(runs)
+        return max(ran & raced & {*able} or ran & {*able}, key=lambda cell: worth[cell], default=None)
 
     # Exploring
 
@@ -184,7 +150,7 @@ class Search:
 
         def rank(cell: int) -> tuple[float, float, float]:
             new = sum(1.0 / (1 + tried[axis][place]) ** 2 for axis, place in enumerate(self._places[cell]))
-            closest = max(self._shared.matching[cell, other] for other in seen)
+            closest = max(self.model.matching[cell, other] for other in seen)
             return (new - 0.1 * closest, sign * math.log(guessed[cell]) if cell in guessed else 0.0, random.random())
 
         return max(left, key=rank)
@@ -205,7 +171,7 @@ class Search:
         """The block of the race that is on, and who is in it: by the runs before the block alone."""
         before = [run for run in runs if run.block == EXPLORING]
         left = self._budget - len(before)
-        racers = self._top(before, _n_racers(left))
+        racers = self._linked(self._top(before, _n_racers(left)), before)
         for block in range(self._budget):
             done = {run.cell for run in raced if run.block == block}
             if not done.issuperset(racers):
@@ -229,6 +195,13 @@ class Search:
         cells = [cell for cell in range(len(self._places)) if cell not in refused]
         return sorted(cells, key=lambda cell: -worth[cell])[:n]
 
+    def _linked(self, racers: list[int], explored: Sequence[CellRun]) -> list[int]:
+        """The racers, with one among them that ran before: it tells what the race has in common."""
+        ran = self._ran(explored)
+        if not racers or not ran or not ran.isdisjoint(racers):
+            return racers
+        return [*racers[:-1], next(cell for cell in self._top(explored, len(self._places)) if cell in ran)]
+
     # What is believed
 
     def _ran(self, runs: Sequence[CellRun]) -> set[int]:
@@ -237,7 +210,7 @@ class Search:
 
     def _worth(self, runs: Sequence[CellRun]) -> Array:
         """The main objective as a logarithm of which more is better, where what breaks a constraint is last."""
-        believed = self.belief(runs, self._goals.main)
+        believed = self.model.belief(runs, self._goals.main)
         feasible = self._feasible(runs)
         worth: Array = self._goals.sign(self._goals.main) * believed.mean - 100.0 * (feasible < 0.5)
         return worth
@@ -247,7 +220,7 @@ class Search:
         worth = np.zeros(len(self._places))
         variance = np.zeros(len(self._places))
         for name, weight in weights.items():
-            believed = self.belief(runs, name)
+            believed = self.model.belief(runs, name)
             worth += weight * self._goals.sign(name) * believed.mean
             variance += (weight * believed.deviation) ** 2
         return worth, np.sqrt(variance)
@@ -256,103 +229,11 @@ class Search:
         """Probability that every constraint holds, by configuration."""
         together = np.ones(len(self._places))
         for constraint in self._goals.constraints:
-            believed = self.belief(runs, constraint.figure)
+            believed = self.model.belief(runs, constraint.figure)
             if np.isnan(believed.mean).any():
                 continue
             together *= constraint.probability(believed.mean, believed.deviation)
         return together
-
-    def belief(self, runs: Sequence[CellRun], figure: str) -> Belief:
-        """What is thought of a figure's logarithm. Before it was measured, nothing: mean 0 and a wide deviation."""
-        likeliest = max(self._fits(runs, figure, NOISE_SCALES), key=lambda fit: fit.likelihood, default=None)
-        if likeliest is None:
-            n = len(self._places)
-            return Belief(np.zeros(n), np.full(n, MAIN_SCALES[-1]))
-        return likeliest.belief
-
-    def ratio(self, runs: Sequence[CellRun], figure: str, cell: int, over: int) -> Interval | None:
-        """A configuration's figure ÷ another's by all runs together, with its interval. `None`: no run knows it.
-
-        Of few runs the likeliest scales are often those that take noise for effects, so the interval allows for all
-        scales, each by its likelihood.
-        """
-        beside = [DISTURBED_NOISE if run.is_disturbed else 0.0 for run in runs if run.figures.get(figure, 0.0) > 0]
-        fits = [
-            (fit.likelihood, *fit.between(cell, over)) for fit in self._fits(runs, figure, MORE_NOISE, np.array(beside))
-        ]
-        if not fits:
-            return None
-        likelihoods, means, variances = np.array(fits).T
-        weights = np.exp(likelihoods - likelihoods.max())
-        weights /= weights.sum()
-        mean = float(weights @ means)
-        error = math.sqrt(float(weights @ (variances + (means - mean) ** 2)))
-        reach = factorial.quantile(max(len(runs) - 1, 1), (1 + factorial.CONFIDENCE) / 2) * error
-        return Interval(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach))
-
-    def _fits(
-        self, runs: Sequence[CellRun], figure: str, noises: Sequence[float], beside: Array | float = 0.0
-    ) -> Iterator[_Fit]:
-        """The belief under each set of scales; none before the figure was measured. `beside`: further noise of each run
-        that knows it."""
-        known = [(run.cell, run.figures[figure]) for run in runs if run.figures.get(figure, 0.0) > 0]
-        if not known:
-            return
-        cells = np.array([cell for cell, _ in known])
-        values = np.log([value for _, value in known])
-        mean, is_guessed = self._prior(figure)
-        part, own = (GUESSED_PART, OWN_ERROR) if is_guessed else (1.0, 0.0)
-        for main in MAIN_SCALES:
-            kernel = _kernel(self._shared, main * part, own)
-            for noise in noises:
-                yield _fit(kernel, cells, values, mean, np.hypot(noise, beside))
-
-    def _prior(self, figure: str) -> tuple[Array, bool]:
-        """Predicted logarithms, those that are missing at the mean of the others; and whether there are any."""
-        guessed = self._guesses.get(figure, {})
-        if not guessed:
-            return np.zeros(len(self._places)), False
-        logs = {cell: math.log(value) for cell, value in guessed.items() if value > 0}
-        usual = sum(logs.values()) / len(logs)
-        return np.array([logs.get(cell, usual) for cell in range(len(self._places))]), True
-
-
-class _Shared(NamedTuple):
-    """How much configurations have in common, each with each."""
-
-    matching: Array
-    """Axes on which they have the same value, as a part of all that vary."""
-    main: Array
-    pairs: Array
-    same: Array
-
-
-def _shared(places: Array) -> _Shared:
-    varying = [axis for axis in range(places.shape[1]) if len(set(places[:, axis].tolist())) > 1]
-    equal = np.array([places[:, axis][:, None] == places[:, axis][None, :] for axis in varying], dtype=float)
-    main = equal.sum(axis=0)
-    pairs = (main * main - main) / 2  # of the equal axes, taken two at a time
-    return _Shared(main / len(varying), main, pairs, (main == len(varying)).astype(float))
-
-
-def _kernel(shared: _Shared, scale: float, own: float) -> Array:
-    """Covariance of configurations. `own` is what they stray by besides, each by itself."""
-    kernel = scale**2 * (shared.main + PAIR_PART**2 * shared.pairs + REST_PART**2 * shared.same)
-    # A level of its own, which nothing is known of beforehand.
-    found: Array = kernel + 4.0 + own**2 * shared.same
-    return found
-
-
-def _fit(kernel: Array, cells: Array, values: Array, prior: Array, noise: Array | float) -> _Fit:
-    """A Gaussian process with this kernel over all configurations, given runs; `noise` of all, or of each."""
-    inner = kernel[np.ix_(cells, cells)] + noise**2 * np.eye(len(cells))
-    lower = np.linalg.cholesky(inner)
-    half = np.linalg.solve(lower, values - prior[cells])
-    towards = np.linalg.solve(lower, kernel[cells])
-    mean: Array = prior + towards.T @ half
-    variance = np.maximum(np.diag(kernel) - (towards**2).sum(axis=0), 1e-12)
-    likelihood = -0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
-    return _Fit(likelihood, Belief(mean, np.sqrt(variance)), kernel, towards)
 
 
 def _expected_improvement(worth: Array, deviation: Array, best: float) -> Array:

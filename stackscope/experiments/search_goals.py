@@ -11,11 +11,12 @@ import numpy as np
 
 from stackscope.analysis import factorial
 from stackscope.errors import UsageError
+from stackscope.experiments.quality import AGREEMENT, DIVERGENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from stackscope.experiments.search import Array
+    from stackscope.experiments.search_model import Array
 
 MORE: Final = frozenset(
     {"tokens_per_s", "goodput", "acceptance", "tokens_per_forward", "useful_hit_rate", "greedy_agreement"}
@@ -33,6 +34,14 @@ NAMES: Final[dict[str, str]] = {
 
 UNITS: Final = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9,
                 "MiB": 2.0**20, "GiB": 2.0**30, "%": 0.01, "": 1.0}  # fmt: skip
+
+EXACT: Final = frozenset({AGREEMENT, DIVERGENCE})
+"""Figures that no run strays in: they were found once for each configuration."""
+
+AS_GOOD: Final = 0.01
+"""What two figures may differ by and count as the same: less is hardly seen in what is printed."""
+NEAR: Final = 0.05
+"""What they may differ by where that may be chance, the chance included: wider intervals make nothing as good."""
 
 DEFAULT: Final = ("tokens_per_s", "step_gap_p95", "memory")
 
@@ -68,6 +77,11 @@ class Goals(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def main(self) -> str:
         return self.objectives[0]
+
+    @property
+    def figures(self) -> frozenset[str]:
+        """All that are mentioned."""
+        return frozenset((*self.objectives, *(constraint.figure for constraint in self.constraints)))
 
     def sign(self, figure: str) -> int:
         """1 where more is better, −1 where less is."""
@@ -121,19 +135,40 @@ def _figure(name: str) -> str:
     return NAMES[plain]
 
 
-def pareto(figures: Mapping[int, Mapping[str, float]], goals: Goals) -> list[int]:
-    """Those of which no other is at least as good in every objective and better in one; constraints must hold.
+def pareto(
+    figures: Mapping[int, Mapping[str, float]],
+    goals: Goals,
+    chance: Callable[[str, int, int], float | None] = lambda *_: None,
+) -> list[int]:
+    """Those of which no other is as good in every objective and better in one; constraints must hold.
 
-    What lacks an objective that others have is not among them; an objective that nobody has does not count.
+    `chance(objective, one, other)` is by how much the logarithms of two may differ and yet be the same; `None`: that is
+    not known. What lacks an objective that others have is not among them; an objective that nobody has does not count.
     """
     known = [name for name in goals.objectives if any(name in one for one in figures.values())]
-    able = {
-        key: [goals.sign(name) * one[name] for name in known]
-        for key, one in figures.items()
-        if goals.keeps(one) and all(name in one for name in known)
-    }
-    return [key for key, own in able.items() if not any(_beats(other, own) for other in able.values())]
+    able = [key for key, one in figures.items() if goals.keeps(one) and all(name in one for name in known)]
+
+    def beats(one: int, other: int) -> bool:
+        leads = [
+            (goals.sign(name) * _lead(name, figures[one][name], figures[other][name]), chance(name, one, other))
+            for name in known
+        ]
+        return all(_is_as_good(*lead) for lead in leads) and any(_is_better(*lead) for lead in leads)
+
+    best = [key for key in able if not any(beats(other, key) for other in able if other != key)]
+    return best or able  # Where each is as good as the next, and the last not as good as the first.
 
 
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    return all(a >= b for a, b in zip(one, other, strict=True)) and any(a > b for a, b in zip(one, other, strict=True))
+def _lead(name: str, one: float, other: float) -> float:
+    """By how much one figure is larger than another, as a logarithm; infinitely where nothing is the same by chance."""
+    if name in EXACT or one <= 0 or other <= 0:
+        return 0.0 if one == other else math.copysign(math.inf, one - other)
+    return math.log(one / other)
+
+
+def _is_better(lead: float, chance: float | None) -> bool:
+    return lead > max(AS_GOOD, chance or 0.0)
+
+
+def _is_as_good(lead: float, chance: float | None) -> bool:
+    return lead >= -AS_GOOD or (chance is not None and -lead <= chance <= NEAR + lead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -10,16 +11,15 @@ import msgspec
 from stackscope.analysis import factorial
 from stackscope.analysis.factorial import Contrast
 from stackscope.analysis.statistics import Interval
-from stackscope.experiments import effects
+from stackscope.experiments import effects, footing
 from stackscope.experiments.blocks import whole_blocks
 from stackscope.experiments.effects import Figure
-from stackscope.experiments.quality import AGREEMENT, DIVERGENCE
 from stackscope.experiments.search import EXPLORING, Search
-from stackscope.experiments.search_goals import pareto
+from stackscope.experiments.search_goals import EXACT, pareto
 from stackscope.experiments.search_space import configuration_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from stackscope.experiments.search_plan import SweepPlan
     from stackscope.experiments.search_space import Configuration
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stackscope.records import Prediction
 
 RATE: Final = effects.RESPONSE
-OF_CONFIGURATIONS: Final = frozenset({AGREEMENT, DIVERGENCE})
-"""Figures that no run strays in: they were found once for each configuration."""
 MOST_PAIRS: Final = 6
 """That are told, the worst first."""
 
@@ -40,10 +38,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     n_runs: int
     figures: dict[str, Figure]
+    """As in the average run, where configurations ran in other blocks than others."""
     speed_up: Contrast | None
     """Tokens per second relative to the first configuration, over blocks that have both. `None`: there is none."""
     is_best: bool
-    """No other is better in one objective and no worse in the others."""
+    """No other is better in one objective and as good in the others, as far as can be told."""
     keeps: bool
     """The constraints."""
     bottleneck: str
@@ -99,18 +98,20 @@ class SweepResult(msgspec.Struct, frozen=True, kw_only=True):
     n_measured: int
     n_disturbed: int
     """Runs in which something else had the engine's cores."""
+    is_levelled: bool
+    """Figures are as in the average run: what the runs of a block have in common is taken out of them."""
 
 
 def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapping[int, float]]) -> SweepResult:
     """What the runs show, whole blocks or not."""
     space = plan.configurations
     ran: dict[int, list[CellRun]] = {}
-    for run in runs:
-        if run.refusal is None:
-            ran.setdefault(run.cell, []).append(run)
+    measured = [run for run in runs if run.refusal is None]
+    for run in footing.levelled(measured):
+        ran.setdefault(run.cell, []).append(run)
     figures = {cell: effects.figures_of(some) for cell, some in ran.items()}
     plain = {cell: {name: one.value for name, one in some.items()} for cell, some in figures.items()}
-    best = set(pareto(plain, plan.goals))
+    best = set(pareto(plain, plan.goals, _chance(plan, measured)))
     rows = [
         Row(
             cell=cell,
@@ -140,9 +141,22 @@ def analyse(plan: SweepPlan, runs: Sequence[CellRun], guesses: Mapping[str, Mapp
         refused=tuple((space[run.cell].label, run.refusal) for run in runs if run.refusal is not None),
         n_configurations=len(space),
         n_runs=len(runs),
-        n_measured=sum(len(some) for some in ran.values()),
-        n_disturbed=sum(run.is_disturbed for some in ran.values() for run in some),
+        n_measured=len(measured),
+        n_disturbed=sum(run.is_disturbed for run in measured),
+        is_levelled=footing.is_uneven(measured),
     )
+
+
+def _chance(plan: SweepPlan, runs: Sequence[CellRun]) -> Callable[[str, int, int], float | None]:
+    """By how much an objective of two configurations may differ, as a logarithm, and be the same."""
+    spreads = {name: footing.spread(runs, name) for name in plan.goals.objectives}
+    n = Counter(run.cell for run in runs)
+
+    def chance(objective: str, one: int, other: int) -> float | None:
+        found = spreads[objective]
+        return None if found is None else found.reach(n[one], n[other])
+
+    return chance
 
 
 def guesses_of(predictions: Mapping[int, Prediction], n: int) -> dict[str, dict[int, float]]:
@@ -176,7 +190,7 @@ def _winner(
     if not able:
         return None
     if plan.budget is not None:
-        chosen = search_of(plan, guesses).best([run for run in runs if run.cell in able])
+        chosen = search_of(plan, guesses).best(runs, able)
         return None if chosen is None else able[chosen]
     sign = plan.goals.sign(plan.goals.main)
     return max(able.values(), key=lambda row: sign * row.figures[plan.goals.main].value)
@@ -194,13 +208,13 @@ def _is_beaten(
 ) -> bool:
     """The winner is better beyond chance: by blocks that have both, or where those are too few by a search's model."""
     main, is_more = plan.goals.main, plan.goals.sign(plan.goals.main) > 0
-    if main in OF_CONFIGURATIONS:
+    if main in EXACT:
         known = {run.cell: run.figures[main] for run in runs if main in run.figures}
         return known[winner] > known[rival] if is_more else known[winner] < known[rival]
     contrast = paired(runs, winner, rival, main)
     found = None if contrast is None else contrast.interval()
     if found is None and plan.budget is not None:
-        found = search_of(plan, guesses).ratio(runs, main, winner, rival)
+        found = search_of(plan, guesses).model.ratio(runs, main, winner, rival)
     if found is None:
         return False
     return found.low > 1.0 if is_more else found.high < 1.0
@@ -222,7 +236,7 @@ def _why(
             without = numbers.get(configuration_at(plan.base, plan.axes, _moved(own, axis, first[axis])).places)
             fitted = None
             if search is not None and without is not None:
-                fitted = search.ratio(runs, RATE, winner, without)
+                fitted = search.model.ratio(runs, RATE, winner, without)
             found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0), fitted=fitted))
     return tuple(found)
 
