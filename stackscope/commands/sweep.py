@@ -195,7 +195,7 @@ class _Conducted:
 
     def run(self) -> int:
         with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
-            if self._plan.has_quality and QUALITY & self._wanted():
+            if self._plan.has_quality and QUALITY & self._plan.goals.figures:
                 self._judge(range(len(self._space)))
             if self._plan.budget is None:
                 self._run_grid(progress)
@@ -209,11 +209,6 @@ class _Conducted:
         if received is not None:
             return SIGNALLED + received
         return ToggleRefusedError.exit_code if found.result.refused and not found.result.rows else 0
-
-    def _wanted(self) -> set[str]:
-        """Figures that the goals mention."""
-        goals = self._plan.goals
-        return {*goals.objectives, *(constraint.figure for constraint in goals.constraints)}
 
     def _judge(self, cells: Iterable[int]) -> None:
         """Store how far from the first configuration's the answers of others are that may have others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,6 +16,9 @@ from stackscope.report.layout import columns, hang, row
 from stackscope.report.run_line import command_line, warmup_told
 from stackscope.report.sweep_refused import UNTOLD, Refused, by_reason
 from stackscope.report.sweep_words import (
+    LEVELLED,
+    PARETO,
+    ahead,
     brings,
     called,
     few_runs,
@@ -22,6 +26,7 @@ from stackscope.report.sweep_words import (
     left_open,
     no_winner,
     nothing_ran,
+    predicted,
     ratio_text,
 )
 from stackscope.workload.spec import describe
@@ -99,13 +104,14 @@ def title_phrases(report: SweepReport) -> list[list[str]]:
         how = f"searched with {units.counted(plan.budget, 'run')} at most"
     warm = units.counted(warmup_requests(plan.workload), "request")
     goals = ", ".join(called(name) for name in plan.goals.objectives)
-    n_refused = len(refusals(report))
+    n_refused, n_ran = len(refusals(report)), len(result.rows)
     limits = "".join(f", {constraint.text}" for constraint in plan.goals.constraints)
     return [
         describe(plan.workload).split(" · "),
         [
             f"{units.counted(result.n_configurations, 'configuration')}, {how}",
             *([f"{units.count(n_refused)} of them cannot run"] if n_refused else []),
+            *([f"{units.count(n_ran)} of them ran"] if 0 < n_ran < result.n_configurations - n_refused else []),
         ],
         [units.counted(result.n_runs, "run"), f"{warm} before each to warm up", f"for {goals}{limits}"],
     ]
@@ -118,17 +124,18 @@ def _table(report: SweepReport, width: int) -> list[Text]:
     figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
     is_compared = any(one.speed_up is not None for one in rows)
     while True:
-        header = ["", "tok/s", *(["÷ the first"] if is_compared else []), *(label for label, _, _ in figures)]
+        header = ["", "tok/s", *(["÷ the first"] if is_compared else []), "runs", *(label for label, _, _ in figures)]
         made = columns(header, [_cells(one, figures, is_compared=is_compared) for one in rows])
         if not figures or len(made[0]) + LEAST_NAME <= width:
             break
-        figures.pop()
+        figures.remove(next((one for one in reversed(figures) if one[1] not in report.plan.goals.figures), figures[-1]))
     lines = [Text(f"{made[0]}  configuration", style="bold")]
-    lines += [hang(Text(f"{text}  "), [one.label], width) for text, one in zip(made[1:], rows, strict=True)]
+    lines += [_named(f"{text}  ", one.label, width) for text, one in zip(made[1:], rows, strict=True)]
     marks = [
+        *([LEVELLED] if result.is_levelled else []),
         "gap: between emissions of a request",
         "same: greedy tokens as in the first configuration",
-        "* in the Pareto set: nothing is better in one objective and as good in the others",
+        f"* {PARETO}",
     ]
     if any(not one.keeps for one in rows):
         marks.append("! breaks a constraint")
@@ -137,11 +144,18 @@ def _table(report: SweepReport, width: int) -> list[Text]:
     return [*lines, hang(Text(), marks, width, style="dim")]
 
 
+def _named(figures: str, label: str, width: int) -> Text:
+    """A line of the table with its configuration, which breaks between settings: these may end in numbers."""
+    pieces = wrap(label, max(width - len(figures), 1), break_long_words=False, break_on_hyphens=False)
+    return Text(figures + f"\n{' ' * len(figures)}".join(pieces))
+
+
 def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]], *, is_compared: bool) -> list[str]:
     return [
         "*" if one.is_best else "" if one.keeps else "!",
         units.number(one.figures["tokens_per_s"].value),
         *(["" if one.cell == 0 else ratio_text(one.speed_up)] if is_compared else []),
+        units.count(one.n_runs),
         *(units.UNKNOWN if name not in one.figures else show(one.figures[name].value) for _, name, show in figures),
     ]
 
@@ -163,13 +177,15 @@ def why(report: SweepReport) -> list[str]:
     told = [f"{units.token_rate(winner.figures['tokens_per_s'].value)}"]
     if winner.cell != 0 and winner.speed_up is not None:
         told.append(f"{ratio_text(winner.speed_up)} of the first configuration{in_blocks(winner.speed_up)}")
-    if result.over_next is not None:
+    is_clear = result.over_next is not None and result.over_next.interval() is not None
+    if result.over_next is not None and (is_clear or not result.is_levelled):  # Else the table has it, of more runs.
         whose = "" if report.plan.goals.main == "tokens_per_s" else f" in {called(report.plan.goals.main)}"
         told.append(f"{ratio_text(result.over_next)} of the next{whose}{in_blocks(result.over_next)}")
-    told += [said for said in (left_open(result), *map(brings, result.why)) if said is not None]
+    said = (ahead(result, report.plan.goals), left_open(result), *map(brings, result.why))
+    told += [one for one in said if one is not None]
     prediction = report.predictions.get(winner.cell)
     if prediction is not None and prediction.tokens is not None:
-        told.append(f"predicted {units.ratio(prediction.tokens.value)}: {prediction.reason.rstrip('.')}")
+        told.append(f"{predicted(prediction.tokens, winner, result.rows)}: {prediction.reason.rstrip('.')}")
     if winner.bottleneck:
         told.append(f"most of its time goes into {winner.bottleneck}")
     return told

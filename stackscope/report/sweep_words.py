@@ -3,21 +3,32 @@ limits, runs were few, what they show may be chance."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from stackscope import units
 from stackscope.experiments.search_goals import NAMES
-from stackscope.experiments.search_results import search_of
+from stackscope.experiments.search_results import RATE, search_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stackscope.analysis.factorial import Contrast
-    from stackscope.experiments.search_goals import Constraint
+    from stackscope.experiments.search_goals import Constraint, Goals
     from stackscope.experiments.search_plan import SweepPlan
     from stackscope.experiments.search_results import Row, SweepResult, Why
+    from stackscope.records import Estimate
+
+
+PARETO: Final = (
+    "in the Pareto set: nothing is better in one objective and as good in the others, beyond 1 % and what may be chance"
+)
+LEVELLED: Final = (
+    "figures as in the average run, because not all ran side by side: what the runs of a block have in common is taken "
+    "out"
+)
+"""What the figures of configurations are that ran in other blocks than others."""
 
 
 def called(figure: str) -> str:
@@ -94,6 +105,31 @@ def brings(one: Why) -> str | None:
     if one.alone is not None and not known:
         known.append(f"{units.counted(one.alone.n, 'block')} {'is' if one.alone.n == 1 else 'are'} too few")
     return f"what {one.text} brings cannot be told from chance: {known[-1]}" if known else None
+
+
+def ahead(result: SweepResult, goals: Goals) -> str | None:
+    """That others are shown with more than the winner has, and why they are not it. `None`: none are."""
+    winner, sign = result.winner, goals.sign(goals.main)
+    assert winner is not None
+    own = sign * winner.figures[goals.main].value
+    able = [row for row in result.rows if row.keeps and goals.main in row.figures]
+    n = sum(sign * row.figures[goals.main].value > own for row in able)
+    if n == 0 or not result.is_levelled:
+        return None
+    who = "another is" if n == 1 else f"{units.count(n)} others are"
+    return f"{who} shown as better, of fewer or less alike runs: what ran side by side in the race decides"
+
+
+def predicted(of: Estimate, winner: Row, rows: Sequence[Row]) -> str:
+    """What was measured and what was predicted of the winner, and over what."""
+    first = next((row for row in rows if row.cell == 0), None)
+    if first is None:
+        return f"predicted {units.ratio(of.value)} of the first configuration"
+    speed_up = winner.speed_up
+    measured = units.ratio(winner.figures[RATE].value / first.figures[RATE].value)
+    if speed_up is not None and speed_up.interval() is not None:
+        measured = ratio_text(speed_up)
+    return f"measured {measured} of the first configuration ({first.label}), predicted {units.ratio(of.value)}"
 
 
 def left_open(result: SweepResult) -> str | None:

@@ -21,7 +21,7 @@ from stackscope.report.sweep import (
     title_phrases,
     why,
 )
-from stackscope.report.sweep_words import no_winner, nothing_ran, ratio_text
+from stackscope.report.sweep_words import LEVELLED, PARETO, no_winner, nothing_ran, ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ def _sections(report: SweepReport) -> Iterator[Section]:
         name="configurations",
         title="Configurations",
         charts=(_plane(rows), _speed_ups(rows)),
-        tables=(_table(rows, len(result.rows)),),
+        tables=(_table(rows, len(result.rows), is_levelled=result.is_levelled),),
     )
     told = [pair_text(pair) for pair in result.pairs] or [f"{no_pairs(result).capitalize()}."]
     yield Section(name="pairs", title="Pairs that hurt", told=tuple(told))
@@ -130,7 +130,7 @@ def _speed_ups(rows: Sequence[Row]) -> Chart:
     )
 
 
-def _table(rows: Sequence[Row], n_rows: int) -> Table:
+def _table(rows: Sequence[Row], n_rows: int, *, is_levelled: bool) -> Table:
     figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
     cells = [
         (
@@ -143,11 +143,11 @@ def _table(rows: Sequence[Row], n_rows: int) -> Table:
         )
         for place, one in enumerate(rows, 1)
     ]
+    footing = f"{LEVELLED[0].upper()}{LEVELLED[1:]}. " if is_levelled else ""
     rest = f" {units.counted(n_rows - len(rows), 'slower one')} not shown." if n_rows > len(rows) else ""
     return Table(
         title="What ran, the fastest first",
         head=("configuration", "tok/s", "÷ the first [95 %]", *(label for label, _, _ in figures), "runs", "remark"),
         rows=tuple(cells),
-        note="In the Pareto set: nothing is better in one objective and as good in the others. Same: greedy tokens as"
-        f" in the first configuration.{rest}",
+        note=f"{footing}{PARETO[0].upper()}{PARETO[1:]}. Same: greedy tokens as in the first configuration.{rest}",
     )
