@@ -15,7 +15,7 @@ from stackscope import config as settings
 from stackscope.characters import harmless
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import ModelMaker, teller
-from stackscope.commands.experiment_progress import ExperimentProgress
+from stackscope.commands.experiment_progress import ExperimentProgress, planned
 from stackscope.commands.experiment_reports import ABLATION, ablation_report
 from stackscope.commands.experiment_traffic import DEFAULTS, QUICK_REQUESTS, REQUESTS, with_lengths
 from stackscope.commands.interrupts import SIGNALLED, Interrupts, keeping
@@ -24,7 +24,7 @@ from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
 from stackscope.experiments import effects
 from stackscope.experiments import effects_explained as explained
-from stackscope.experiments.blocks import conduct
+from stackscope.experiments.blocks import conduct, wants_block
 from stackscope.experiments.cells import masks, parse_factors
 from stackscope.experiments.plan import (
     MOST_BLOCKS,
@@ -188,14 +188,18 @@ class _Conducted:
 
     def run(self) -> int:
         plan = self._plan
-        with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
+        is_enough = partial(effects.is_precise, plan)
+        progress = ExperimentProgress(is_quiet=self._is_json)
+        is_over = not wants_block(self._state.runs, plan.cells, plan.blocks, is_enough)
+        progress.opening(planned(plan.blocks, len(plan.cells), "cell"), len(self._state.runs), is_over=is_over)
+        with progress, self._interrupts, suppress(Stopped):
             conduct(
                 self._state,
                 plan.cells,
                 plan.blocks,
                 plan.workload.seed,
                 run=self._run_cell,
-                is_enough=partial(effects.is_precise, plan),
+                is_enough=is_enough,
                 progress=lambda standing: progress.take(standing, plan.label(standing.cell)),
             )
         if plan.has_quality and not self._is_stopping():

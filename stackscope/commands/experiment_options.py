@@ -44,7 +44,12 @@ ABLATE: Final[dict[str, Own]] = {
 """Of `ablate`, by the field of `AblateOptions`."""
 
 SWEEP: Final[dict[str, Own]] = {
-    "over": Own("--over", "Axes: 'weights=Q8_0,Q4_K_M; kv_type=f16,q8_0'.", str | None, "NAME=VALUES;…"),
+    "over": Own(
+        "--over",
+        "Axes: 'weights=Q8_0,Q4_K_M; kv_type=f16,q8_0'; with a file, beside its own.",
+        str | None,
+        "NAME=VALUES;…",
+    ),
     "search": Own("--search", "Search with at most so many runs, instead of running everything.", int | None, "RUNS"),
     "objectives": Own(
         "--objectives",

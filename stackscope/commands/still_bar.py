@@ -18,6 +18,7 @@ class StillBar:
     def __init__(self, text: str, *, is_quiet: bool) -> None:
         """`text` stands beside it at first. `is_quiet`: it is not shown on a terminal either."""
         console = Console(stderr=True)
+        self.is_on_terminal = console.is_terminal
         self._bar = Progress(
             SpinnerColumn("dots" if console.encoding.startswith("utf") else "line"),
             BarColumn(bar_width=24),

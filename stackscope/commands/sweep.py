@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from stackscope import config as settings
+from stackscope import units
 from stackscope.characters import harmless
 from stackscope.commands.experiment_judge import judged_by
 from stackscope.commands.experiment_models import ModelMaker, teller
 from stackscope.commands.experiment_options import NOT_OF_RUNS
-from stackscope.commands.experiment_progress import ExperimentProgress, left
+from stackscope.commands.experiment_progress import ExperimentProgress, left, planned
 from stackscope.commands.experiment_reports import SWEEP, sweep_report
 from stackscope.commands.experiment_traffic import DEFAULTS, REQUESTS, with_lengths
 from stackscope.commands.interrupts import SIGNALLED, Interrupts, keeping
@@ -25,7 +26,7 @@ from stackscope.engine.openmp import usable_cores
 from stackscope.errors import StackscopeError, ToggleRefusedError, UsageError
 from stackscope.experiments import effects_explained as explained
 from stackscope.experiments import search_results as results
-from stackscope.experiments.blocks import conduct
+from stackscope.experiments.blocks import conduct, wants_block
 from stackscope.experiments.plan import Blocks, Limits, with_warmup
 from stackscope.experiments.quality import AGREEMENT, DIVERGENCE, with_quality
 from stackscope.experiments.runs import Stopped, run_cell
@@ -43,6 +44,7 @@ from stackscope.workload import check
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from stackscope.experiments.search import Pick
     from stackscope.experiments.search_space import Axis
     from stackscope.toggles import EngineConfig
 
@@ -194,7 +196,9 @@ class _Conducted:
         self._notes: list[str] = []
 
     def run(self) -> int:
-        with ExperimentProgress(is_quiet=self._is_json) as progress, self._interrupts, suppress(Stopped):
+        progress = ExperimentProgress(is_quiet=self._is_json)
+        self._open(progress)
+        with progress, self._interrupts, suppress(Stopped):
             if self._plan.has_quality and QUALITY & self._plan.goals.figures:
                 self._judge(range(len(self._space)))
             if self._plan.budget is None:
@@ -210,6 +214,33 @@ class _Conducted:
             return SIGNALLED + received
         return ToggleRefusedError.exit_code if found.result.refused and not found.result.rows else 0
 
+    def _open(self, progress: ExperimentProgress) -> None:
+        """Say how much is going to run, before any of it does."""
+        plan, runs = self._plan, self._state.runs
+        if plan.budget is None:
+            cells = self._cells
+            is_over = not wants_block(runs, cells, plan.blocks, is_enough=lambda _: False)
+            told = planned(plan.blocks, len(cells), "configuration")
+        else:
+            is_over = bool(runs) and self._next() is None
+            n_able = len(self._space) - len(plan.refused)
+            told = (
+                f"{units.counted(n_able, 'configuration')}, searched with {units.counted(plan.budget, 'run')} at most"
+            )
+        if plan.refused:
+            told += f" (without {units.count(len(plan.refused))} that cannot run)"
+        progress.opening(told, len(runs), is_over=is_over)
+
+    @property
+    def _cells(self) -> list[int]:
+        """Configurations that are not known to be refused."""
+        return [cell for cell in range(len(self._space)) if cell not in self._plan.refused]
+
+    def _next(self) -> Pick | None:
+        """What a search is to run next. `None`: it is over."""
+        known = with_quality(self._state.runs, self._state.quality)
+        return results.search_of(self._plan, self._guesses()).next(known)
+
     def _judge(self, cells: Iterable[int]) -> None:
         """Store how far from the first configuration's the answers of others are that may have others."""
         configs = {cell: self._space[cell].config for cell in cells if cell not in self._state.quality}
@@ -220,10 +251,9 @@ class _Conducted:
 
     def _run_grid(self, progress: ExperimentProgress) -> None:
         plan = self._plan
-        cells = [cell for cell in range(len(self._space)) if cell not in plan.refused]
         conduct(
             self._state,
-            cells,
+            self._cells,
             plan.blocks,
             plan.workload.seed,
             run=self._run_cell,
@@ -235,11 +265,7 @@ class _Conducted:
         budget = self._plan.budget
         assert budget is not None
         runs = self._state.runs
-        while True:
-            known = with_quality(runs, self._state.quality)
-            pick = results.search_of(self._plan, self._guesses()).next(known)
-            if pick is None:
-                return
+        while (pick := self._next()) is not None:
             taken_s = sum(run.duration_ns for run in runs) / 1e9
             told = f", {left(taken_s / len(runs) * (budget - len(runs)))}" if runs else ""
             doing = "looking" if pick.block == EXPLORING else f"race, block {pick.block + 1}"

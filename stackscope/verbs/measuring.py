@@ -124,8 +124,9 @@ app.command()(ablate)
 def sweep(file: Path | None = None, config: Path | None = None, **given: object) -> None:
     """Run many configurations under the same traffic, or search them with few runs, and say which is best and why.
 
-    The axes come from a file (profiles/sweeps has some) or from --over. What was interrupted, or killed, goes on with
-    --folder.
+    The axes are those of a file (profiles/sweeps has some) and of --over together, each value with each other; an axis
+    of --over replaces the file's of that name. How many configurations and runs that makes is said before they begin.
+    What was interrupted, or killed, goes on with --folder.
     """
     with reporting():
         from stackscope.commands.sweep import SweepOptions

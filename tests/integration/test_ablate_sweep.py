@@ -59,6 +59,23 @@ def test_a_search_that_is_killed_goes_on_within_its_budget(tmp_path: Path) -> No
     assert len(runs(tmp_path)) == 10
 
 
+def test_it_says_how_much_it_will_run_before_it_does_and_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('[axes]\nspeculation = ["off", "ngram"]\nslots = [8, 4]\n')
+    asked = (*MODEL, *TRAFFIC, path, "--over", "kv_type=f16,q8_0", "--folder")
+    grid = sweep(*asked, tmp_path / "grid", "--blocks", "1").stderr.splitlines()
+    assert grid[0] == "stackscope: 8 configurations in 1 block: 8 runs"
+    assert len(grid) == 9
+    [over] = sweep("--folder", tmp_path / "grid").stderr.splitlines()
+    assert over == "stackscope: 8 configurations in 1 block: 8 runs; 8 were there already, and none is missing"
+    searched = sweep(*asked, tmp_path / "searched", "--search", "5").stderr.splitlines()
+    assert searched[0] == "stackscope: 8 configurations, searched with 5 runs at most"
+    assert searched[1].startswith("stackscope: looking, run 1 of 5: ")
+    [over] = sweep("--folder", tmp_path / "searched").stderr.splitlines()
+    n = len(runs(tmp_path / "searched"))
+    assert over == f"{searched[0]}; {n} were there already, and none is missing"
+
+
 def test_a_file_names_axes_options_and_limits_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
