@@ -107,12 +107,13 @@ def interval_text(contrast: Contrast, nominal: float) -> str:
 
 
 def named_cells(result: Ablation) -> dict[int, str]:
-    """Cells with their numbers: a single setting by its label, a combination by the numbers of its settings."""
-    numbers = {cell.cell: index for index, cell in enumerate(result.cells)}
+    """Cells with the numbers that their recordings have: a single setting by its label, a combination by the numbers of
+    its settings, of which its own is the sum."""
+    known = {cell.cell for cell in result.cells}
     found = {}
-    for cell, index in numbers.items():
-        together = [str(numbers[one]) for one in bits(cell) if one in numbers]
-        found[cell] = f"{index}  {' + '.join(together) if len(together) > 1 else result.cells[index].label}"
+    for cell in result.cells:
+        together = [str(one) for one in bits(cell.cell) if one in known]
+        found[cell.cell] = f"{cell.cell}  {' + '.join(together) if len(together) > 1 else cell.label}"
     return found
 
 
@@ -132,7 +133,7 @@ def _speed_ups(result: Ablation, width: int) -> list[Text]:
     limits: list[Text] = []
     if len(columns(header, rows)[0]) > width:
         header, rows = header[:-1], [cells[:-1] for cells in rows]
-        told = [f"{index} {why}" for index, cell in enumerate(result.cells) if (why := limited_by(cell))]
+        told = [f"{cell.cell} {why}" for cell in result.cells if (why := limited_by(cell))]
         limits = [row("limited by", told, width)] if told else []
     return [*_table(header, rows), *limits]
 
@@ -223,7 +224,8 @@ def notes_of(report: AblationReport) -> list[str]:
 
 
 def _where(report: AblationReport, width: int) -> list[Text]:
-    lines = [row("results", [str(report.folder)], width)]
+    files = ["cell 1 of block 1 is block-01-cell-1"] if report.plan.is_recorded else []
+    lines = [row("results", [str(report.folder), *files], width)]
     if report.is_interrupted:
         lines.append(row("go on", [f"stackscope ablate --folder {report.folder}"], width))
     return lines

@@ -70,8 +70,7 @@ LABEL: Final = 18
 def figure_table(result: Ablation, width: int) -> list[list[Text]]:
     """Tables of as many cells as fit beside each other, by the numbers that the first table gave them."""
     at_once = max(1, (width - LABEL) // COLUMN)
-    numbered = list(enumerate(result.cells))
-    tables = [_table(numbered[first : first + at_once]) for first in range(0, len(numbered), at_once)]
+    tables = [_table(result.cells[first : first + at_once]) for first in range(0, len(result.cells), at_once)]
     tables[-1].append(hang(Text(), [note_of(result)], width, style="dim"))
     return tables
 
@@ -88,12 +87,12 @@ def _is_known(result: Ablation, name: str) -> bool:
     return all(name in cell.figures for cell in result.cells)
 
 
-def _table(cells: Sequence[tuple[int, Cell]]) -> list[Text]:
+def _table(cells: Sequence[Cell]) -> list[Text]:
     rows = []
     for label, name, show in ROWS:
-        if name in ALWAYS or any(name in cell.figures for _, cell in cells):
-            rows.append([label, *(shown_figure(cell, name, show) for _, cell in cells)])
-    made = columns(["cell", *(str(index) for index, _ in cells)], rows, first_width=LABEL - 2)
+        if name in ALWAYS or any(name in cell.figures for cell in cells):
+            rows.append([label, *(shown_figure(cell, name, show) for cell in cells)])
+    made = columns(["cell", *(str(cell.cell) for cell in cells)], rows, first_width=LABEL - 2)
     return [Text(line.rstrip(), style="bold" if index == 0 else "") for index, line in enumerate(made)]
 
 

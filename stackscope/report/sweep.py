@@ -44,7 +44,7 @@ MOST_ROWS: Final = 24
 """Configurations that are told; the fastest, and all of the Pareto set."""
 
 LEAST_NAME: Final = 26
-"""Cells that are kept for the name of a configuration, which may take several lines."""
+"""Columns that are kept for the name of a configuration, which may take several lines."""
 
 FIGURES: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("gap p95", "step_gap_p95_ns", units.duration),
@@ -79,7 +79,8 @@ def shown(report: SweepReport, width: int) -> Text:
         blocks += [_table(report, width), _winner(report, width), _pairs(result, width)]
     blocks.append([row("cannot run", [one.text], width, style="yellow") for one in refused(report)])
     blocks.append([row("note", [note], width, style="yellow") for note in notes_of(report)])
-    lines = [row("results", [str(report.folder)], width)]
+    files = ["runs of no 0 are run-…-configuration-0"] if report.plan.is_recorded else []
+    lines = [row("results", [str(report.folder), *files], width)]
     if report.is_interrupted:
         lines.append(row("go on", [f"stackscope sweep --folder {report.folder}"], width))
     blocks.append(lines)
@@ -124,7 +125,14 @@ def _table(report: SweepReport, width: int) -> list[Text]:
     figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
     is_compared = any(one.speed_up is not None for one in rows)
     while True:
-        header = ["", "tok/s", *(["÷ the first"] if is_compared else []), "runs", *(label for label, _, _ in figures)]
+        header = [
+            "",
+            "tok/s",
+            *(["÷ the first"] if is_compared else []),
+            "runs",
+            *(label for label, _, _ in figures),
+            "no",
+        ]
         made = columns(header, [_cells(one, figures, is_compared=is_compared) for one in rows])
         if not figures or len(made[0]) + LEAST_NAME <= width:
             break
@@ -157,6 +165,7 @@ def _cells(one: Row, figures: Sequence[tuple[str, str, Callable[[float], str]]],
         *(["" if one.cell == 0 else ratio_text(one.speed_up)] if is_compared else []),
         units.count(one.n_runs),
         *(units.UNKNOWN if name not in one.figures else show(one.figures[name].value) for _, name, show in figures),
+        str(one.cell),
     ]
 
 

@@ -138,3 +138,19 @@ def test_three_blocks_in_noise_fit_as_well(width: int) -> None:
     )
     lines = report.shown(found, width).plain.splitlines()
     assert [line for line in lines if len(line) > width] == []
+
+
+def test_a_cell_has_the_number_of_its_recordings_in_every_table() -> None:
+    """Of three settings without all combinations these are no consecutive numbers."""
+    found = made(plan())
+    assert found.result is not None
+    assert report.named_cells(found.result) == {
+        0: "0  baseline",
+        1: "1  weights=Q8_0",
+        2: "2  prefix_cache=on",
+        4: "4  speculation=draft",
+        7: "7  1 + 2 + 4",
+    }
+    lines = report.shown(found, 100).plain.split("\n")
+    assert any(line.split() == ["cell", "0", "1", "2", "4", "7"] for line in lines)
+    assert "cell 1 of block 1 is block-01-cell-1" in " ".join(" ".join(lines).split())

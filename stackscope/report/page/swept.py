@@ -85,12 +85,12 @@ def _winner(report: SweepReport) -> Iterator[str]:
 
 def _plane(rows: Sequence[Row]) -> Chart:
     spots = []
-    for place, one in enumerate(rows, 1):
+    for one in rows:
         gap = one.figures.get("step_gap_p95_ns")
         rate = one.figures["tokens_per_s"].value
         if gap is not None and gap.value > 0:
             style, what = _kind(one)
-            spots.append(Spot(number=place, name=one.label, style=style, what=what, x=gap.value / 1e6, y=rate))
+            spots.append(Spot(number=one.cell, name=one.label, style=style, what=what, x=gap.value / 1e6, y=rate))
     return scatter(
         "Throughput and step gap",
         "One dot for each configuration, by its number in the table; what is up and left is better in both.",
@@ -134,14 +134,14 @@ def _table(rows: Sequence[Row], n_rows: int, *, is_levelled: bool) -> Table:
     figures = [one for one in FIGURES if any(one[1] in each.figures for each in rows)]
     cells = [
         (
-            f"{place}: {one.label}",
+            f"{one.cell}: {one.label}",
             units.number(one.figures["tokens_per_s"].value),
             "the first" if one.cell == 0 else dashed(ratio_text(one.speed_up)),
             *(UNKNOWN if name not in one.figures else show(one.figures[name].value) for _, name, show in figures),
             units.count(one.n_runs),
             _kind(one)[1],
         )
-        for place, one in enumerate(rows, 1)
+        for one in rows
     ]
     footing = f"{LEVELLED[0].upper()}{LEVELLED[1:]}. " if is_levelled else ""
     rest = f" {units.counted(n_rows - len(rows), 'slower one')} not shown." if n_rows > len(rows) else ""
