@@ -89,10 +89,11 @@ class Model:
     error: float = 1.0
     unknown: dict[str, str] = field(default_factory=dict)
     is_calibrated: bool = True
+    is_starved: bool = False
 
     @property
     def is_undisturbed(self) -> bool:
-        return self.is_calibrated
+        return self.is_calibrated and not self.is_starved
 
     def terms(self, shape: Shape) -> Terms:
         return Terms(*[self.error * term for term in self.costs.terms(shape)])

@@ -23,7 +23,7 @@ from stackscope.analysis.diagnosis.evidence import (
 from stackscope.analysis.diagnosis.gather import Gatherer
 from stackscope.analysis.diagnosis.judge import judge
 from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, MOST_UNEXPLAINED, Namer, choose
-from stackscope.analysis.diagnosis.predicted import Reference
+from stackscope.analysis.diagnosis.reference import Reference
 from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
 from stackscope.analysis.ledgers import UNPRICED
 from stackscope.analysis.live.sums import counted, end_times

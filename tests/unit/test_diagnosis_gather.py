@@ -10,6 +10,8 @@ import pytest
 from stackscope.analysis.diagnosis.follower import Follower, namings
 from stackscope.analysis.diagnosis.gather import LEAST_FORWARDS, LONGEST_NS, WINDOW_NS, Gatherer
 from stackscope.analysis.diagnosis.machine import Level, MachineWatch
+from stackscope.analysis.diagnosis.reference import Reference
+from stackscope.analysis.ledgers import UNPRICED
 from stackscope.records import (
     CacheCounters,
     ConfigEvent,
@@ -284,6 +286,32 @@ def test_in_another_configuration_the_calm_model_is_carried_over() -> None:
     )
     slow = Model(machine.costs, changed, error=2.0)
     assert watch.gatherer.evidence(machine.now_ns, slow).slowdown == pytest.approx(2.0, rel=0.05)
+
+
+def test_what_the_first_starved_steps_taught_stands_for_no_calm_machine() -> None:
+    reference = Reference()
+    first = Model(Costs(), CONFIG, error=0.3, is_starved=True)
+    assert not reference.update(first, CONFIG, UNPRICED, is_calm=False, is_early=True)
+    assert reference.model is None
+    # What knows more is there to divide forwards, and does not pass for calm.
+    second = Model(Costs(), CONFIG, is_starved=True)
+    assert not reference.update(second, CONFIG, UNPRICED, is_calm=False)
+    assert reference.model is second
+    third = Model(Costs(), CONFIG)
+    assert reference.update(third, CONFIG, UNPRICED, is_calm=False)
+    assert reference.model is third
+
+
+def test_what_knows_more_replaces_a_calm_model_of_the_first_steps() -> None:
+    reference = Reference()
+    first = Model(Costs(), CONFIG, error=0.3, is_calibrated=False)
+    assert reference.update(first, CONFIG, UNPRICED, is_calm=True, is_early=True)
+    # Starved ones that are as early do not.
+    assert reference.update(Model(Costs(), CONFIG, is_starved=True), CONFIG, UNPRICED, is_calm=False, is_early=True)
+    assert reference.model is first
+    later = Model(Costs(), CONFIG, is_calibrated=False)
+    assert not reference.update(later, CONFIG, UNPRICED, is_calm=False)
+    assert reference.model is later
 
 
 # As it goes by

@@ -380,3 +380,6 @@ def test_a_calibration_of_a_busy_machine_stands_for_no_calm_one() -> None:
         model = fit.model()
         assert model is not None
         assert model.is_undisturbed == is_undisturbed
+        model.starved = 0.5  # So many steps teach nothing, and the others were beside them.
+        assert model.is_starved
+        assert not model.is_undisturbed

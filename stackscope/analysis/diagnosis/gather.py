@@ -12,7 +12,8 @@ import msgspec
 from stackscope.analysis.diagnosis import predicted, stalls
 from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load, Stall
 from stackscope.analysis.diagnosis.machine import MachineWatch
-from stackscope.analysis.diagnosis.predicted import Reference, Sample
+from stackscope.analysis.diagnosis.predicted import Sample
+from stackscope.analysis.diagnosis.reference import Reference
 from stackscope.analysis.diagnosis.responses import Responses
 from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
 from stackscope.analysis.live.standing import Standing
@@ -40,6 +41,9 @@ WINDOW_NS: Final = 5_000_000_000
 LONGEST_NS: Final = 60_000_000_000
 LEAST_FORWARDS: Final = 12
 """The window is longer, up to a minute, where so many forwards take longer."""
+FIRST_FORWARDS: Final = 100
+"""The first of a session, if they take no longer than the window: by what 40 had taught, one machine took three times
+what it should."""
 MOST_PENDING: Final = 256
 GRACE_NS: Final = 500_000_000
 """With nothing in flight, the engine counts as waiting after so long."""
@@ -75,6 +79,10 @@ class Gatherer:
         self._buckets: deque[Bucket] = deque()
         self._last: tuple[StepRecord, int] | None = None
         """The last step that was added, and its end."""
+        self._n_forwards = 0
+        """Since the session began."""
+        self._began_ns: int | None = None
+        """Its first step."""
         self._responses = Responses()
         self._machine = MachineWatch()
         self._requests: deque[Life] = deque(maxlen=256)
@@ -156,6 +164,9 @@ class Gatherer:
             else:
                 add_steps(bucket.tally, chosen, ends[first:last], threads)
                 predicted.keep(bucket.plain, bucket.mixed, chosen, MOST_SAMPLED)
+            if self._began_ns is None:
+                self._began_ns = chosen[0].start_ns
+            self._n_forwards += len([step for step in chosen if step.work])
             self._last = chosen[-1], ends[last - 1]
             first = last
         self._forget(ends[-1])
@@ -190,7 +201,9 @@ class Gatherer:
         machine = self._machine.machine(since_ns - BUCKET_NS, cpu_share)
         standing, epoch = self._standing, chosen[-1].epoch if chosen else self._standing.epoch
         pricing = standing.pricing(epoch)
-        is_calm = self._reference.update(model, standing.config, pricing, is_calm=machine.is_calm)
+        is_calm = self._reference.update(
+            model, standing.config, pricing, is_calm=machine.is_calm, is_early=self._is_early(now_ns)
+        )  # fmt: skip
         header = standing.header
         facts = predicted.facts(self._reference, chosen, tally, pricing, standing)
         return Evidence(
@@ -211,6 +224,11 @@ class Gatherer:
             settling=tally.settling / tally.steps if tally.steps else 0.0,
             **facts,
         )
+
+    def _is_early(self, now_ns: int) -> bool:
+        """What the first steps taught is all that there is. They compute prompts while everything else still loads."""
+        is_young = self._began_ns is None or now_ns - self._began_ns < WINDOW_NS
+        return is_young and self._n_forwards < FIRST_FORWARDS
 
     def _waited_ns(self, now_ns: int) -> int:
         """How long the engine has had nothing to do by now, as far as the window reaches. 0: it may be in a step."""

@@ -19,11 +19,12 @@ from stackscope.analysis.timing.terms import Terms
 from stackscope.records import Estimate, Ubatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from stackscope.analysis.diagnosis.gather import Bucket
+    from stackscope.analysis.diagnosis.reference import Reference
     from stackscope.analysis.diagnosis.tally import Tally
     from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.live.standing import Standing
@@ -38,6 +39,8 @@ class Predictor(Protocol):
     def conditions(self) -> EngineConfig: ...
     @property
     def unknown(self) -> dict[str, str]: ...
+    @property
+    def is_starved(self) -> bool: ...
     @property
     def is_undisturbed(self) -> bool: ...
     def terms(self, shape: Shape) -> Terms: ...
@@ -105,49 +108,6 @@ def sampled(step: StepRecord) -> Sample:
     others = tuple([(slot.cached, slot.new) for slot in step.work if slot.phase != "prefill"])
     prompt_rows = sum([slot.new for slot in step.work if slot.phase == "prefill"])
     return Sample(step.n, Shape.of(step), step.phases.decode, step.duration_ns, prompt_rows, others)
-
-
-class Reference:
-    """The time model that stands for the undisturbed machine."""
-
-    def __init__(self) -> None:
-        self.model: Predictor | None = None
-        self._is_calm = False
-        self._known: dict[int, Terms] = {}
-
-    def update(self, newest: Predictor | None, config: EngineConfig | None, pricing: Pricing, *, is_calm: bool) -> bool:
-        """Take the newest model if the machine is calm now, or nothing better is there; whether what stands is calm."""
-        standing = self.model
-        if newest is None:
-            if standing is not None and standing.conditions != config:
-                self._take(None, is_calm=False)
-        elif standing is None or is_calm or not self._is_calm:
-            self._take(newest, is_calm=is_calm or newest.is_undisturbed)
-        elif standing.conditions != newest.conditions:
-            derived = standing.under(newest.conditions, pricing)
-            self._take(newest if isinstance(derived, str) else derived, is_calm=not isinstance(derived, str))
-        return self._is_calm
-
-    def total(self, newest: Predictor | None) -> Callable[[Sample], float] | None:
-        """What a sampled step takes by the model that stands, else by the newest. `None`: there is no model."""
-        if self.model is not None:
-            return lambda sample: self.terms(sample).total
-        return None if newest is None else lambda sample: newest.terms(sample.shape).total
-
-    def _take(self, model: Predictor | None, *, is_calm: bool) -> None:
-        if model is not self.model:
-            self._known.clear()
-        self.model, self._is_calm = model, is_calm and model is not None and "starvation" not in model.unknown
-
-    def terms(self, sample: Sample) -> Terms:
-        """Of one sampled step."""
-        assert self.model is not None
-        known = self._known.get(sample.n)
-        if known is None:
-            if len(self._known) > 2_000:
-                self._known.clear()
-            known = self._known[sample.n] = self.model.terms(sample.shape)
-        return known
 
 
 def facts(

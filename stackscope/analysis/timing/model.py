@@ -43,6 +43,9 @@ MOST_SHAPES: Final = 64
 _FEW: Final = 256
 """Cached tokens that make no difference."""
 
+MOST_STARVED: Final = 0.25
+"""Share of the steps that were starved. Calm sessions had up to 0.16, first seconds beside a loading screen 0.5."""
+
 _GRID: Final = np.linspace(0.0, 1.0, 41)
 
 
@@ -134,10 +137,15 @@ class TimeModel:
         return self.errors.residual
 
     @property
+    def is_starved(self) -> bool:
+        """Threads lacked their cores in so many of its steps that the others are no undisturbed machine's either."""
+        return self.starved >= MOST_STARVED
+
+    @property
     def is_undisturbed(self) -> bool:
-        """It is calibrated, and others are not known to have disturbed that."""
+        """It is calibrated, and others are not known to have disturbed that, or the steps that it has learned from."""
         ceilings = self.source.ceilings
-        return self.is_calibrated and not (ceilings is not None and ceilings.is_busy)
+        return self.is_calibrated and not (ceilings is not None and ceilings.is_busy) and not self.is_starved
 
     def terms(self, shape: Shape) -> Terms:
         """The most likely time of a step in parts, in nanoseconds."""
