@@ -156,6 +156,8 @@ class Disturbance:
     """For how long the process is stopped in each forward."""
     reads_probe: float = 1.0
     """What the probe alone reads."""
+    computes_probe: float = 1.0
+    """The same of its computation."""
     sleep: float = 1.0
     """σ of threads that wait for each other, which costs nothing."""
 
@@ -338,7 +340,7 @@ class Machine:
         )  # fmt: skip
         yield Probe(
             at_ns=at, read_bytes_per_s=CALM_READ * d.read * d.reads_probe * d.clock, cpu_share=1.0,
-            compute_per_s=CALM_COMPUTE * d.clock,
+            compute_per_s=CALM_COMPUTE * d.clock * d.computes_probe,
         )  # fmt: skip
         n, prompt, would = self._shadow
         if n:

@@ -232,6 +232,7 @@ def test_no_forward_is_said_to_take_less_than_an_undisturbed_machine_needs() -> 
         Disturbance(sleep=0.92),  # Threads that wait for each other sleep; nobody wants their cores.
         Disturbance(foreign_cores=0.9, pressure=0.4),  # Others work, and take nothing from it.
         Disturbance(reads_probe=0.6, foreign_cores=0.9),  # The probe reads more slowly, and forwards do not.
+        Disturbance(reads_probe=0.7, computes_probe=0.7),  # Both probes are slower, and forwards are not.
         Disturbance(io=0.4),  # Somebody else waits for a disk.
         Disturbance(faults=100),  # Pages come from a disk, and nothing waits for them.
     ],

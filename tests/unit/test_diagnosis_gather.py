@@ -9,8 +9,8 @@ import pytest
 
 from stackscope.analysis.diagnosis.follower import Follower, namings
 from stackscope.analysis.diagnosis.gather import LEAST_FORWARDS, LONGEST_NS, WINDOW_NS, Gatherer
-from stackscope.analysis.diagnosis.machine import Level, MachineWatch
-from stackscope.analysis.diagnosis.reference import Reference
+from stackscope.analysis.diagnosis.machine import Level, MachineWatch, mean_rate
+from stackscope.analysis.diagnosis.reference import Pace, Reference
 from stackscope.analysis.ledgers import UNPRICED
 from stackscope.records import (
     CacheCounters,
@@ -190,7 +190,7 @@ def test_a_level_is_sustained_and_not_the_best_moment() -> None:
     for value in (10.0, 10.0, 30.0, 10.0, 10.0, 10.0):
         level.add(value)
     assert level.calm == 10.0
-    assert level.against([5.0, 20.0]) == 0.8  # As much work takes 2 and 0.5 times as long, 1.25 on average.
+    assert level.against(mean_rate([5.0, 20.0])) == 0.8  # As much work takes 2 and 0.5 times as long, 1.25 on average.
 
 
 def test_probes_are_held_against_what_they_found_undisturbed() -> None:
@@ -203,6 +203,47 @@ def test_probes_are_held_against_what_they_found_undisturbed() -> None:
     assert machine.read == pytest.approx(0.4)
     assert machine.compute == pytest.approx(1.0)
     assert not machine.is_calm
+
+
+def computing(*rates: float) -> tuple[MachineWatch, int]:
+    """A watch that saw five calm seconds and then these, one a second; and since when."""
+    watch = MachineWatch()
+    for at_s, rate in enumerate((1.0,) * 5 + rates):
+        watch.probe(probe(at_s, 20e9, compute=rate * 1e6))
+    return watch, 4 * S
+
+
+def test_a_slow_probe_or_two_do_not_say_that_computing_is_slower() -> None:
+    watch, since_ns = computing(0.6, 1.0, 0.6, 1.0, 1.0)
+    assert watch.machine(since_ns, None).compute == 1.0
+    watch, since_ns = computing(0.6, 0.6, 0.6, 1.0, 0.6)
+    assert watch.machine(since_ns, None).compute == pytest.approx(0.6)
+
+
+def test_computing_is_no_longer_slower_as_soon_as_two_of_the_last_three_probes_are_not() -> None:
+    watch, since_ns = computing(0.6, 0.6, 0.6, 1.0, 1.0)
+    assert watch.machine(since_ns, None).compute == 1.0
+
+
+@pytest.mark.parametrize(("ratio", "felt"), [(1.5, 1.5), (1.0, 1.0)])
+def test_forwards_are_held_against_those_of_the_seconds_in_which_the_probe_was_not_slow(
+    ratio: float, felt: float
+) -> None:
+    watch, since_ns = computing(0.6, 0.6, 0.6, 1.0, 0.6)
+    slow = (5, 6, 7, 9)
+    paces = [Pace(at_s * S, 1.1 * (ratio if at_s in slow else 1.0)) for at_s in range(10)]
+    machine = watch.with_felt(watch.machine(since_ns, None), since_ns, lambda: paces)
+    assert machine.compute_felt == pytest.approx(felt)
+    assert machine.read_felt is None  # It is read as fast as ever.
+
+
+def test_what_forwards_felt_is_not_asked_while_no_probe_is_slow() -> None:
+    watch, since_ns = computing(1.0, 1.0, 0.6, 1.0, 1.0)
+
+    def never() -> list[Pace]:
+        raise AssertionError
+
+    assert watch.with_felt(watch.machine(since_ns, None), since_ns, never).compute_felt is None
 
 
 def test_a_probe_that_had_no_core_says_nothing_of_memory() -> None:

@@ -221,7 +221,7 @@ def test_a_large_loss_does_not_wait() -> None:
 
 
 def test_a_need_is_not_named_beside_a_loss_of_more_that_nothing_confirms() -> None:
-    asleep = Machine(cpu_share=0.4)
+    asleep = Machine(cpu_share=0.4, cpu_share_calm=1.0)
     evidence = msgspec.structs.replace(window(weights=2.8, attention=0.9, compute=0.3, excess=6.0), machine=asleep)
     assert named(evidence) == (
         None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackscope import units
 from stackscope.analysis.diagnosis.base import Claim, found, per_step, rejected, without
+from stackscope.analysis.diagnosis.evidence import SLOWER
 from stackscope.analysis.diagnosis.slices import BUSY, FORWARD, HOST, MEMORY
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ SWAPPING: Final = 1e6
 """Bytes swapped per second that count."""
 QUOTA: Final = 0.05
 """Share of periods in which a quota held it up that counts."""
-SLOWER: Final = 0.9
-"""A probe below this share of its undisturbed level says that the machine is slower. On two Zen 3 cores, work inside
-the caches on the other one leaves 0.85 to 1 of both levels, and reading memory there 0.3 to 0.6 of reading."""
 FELT: Final = 0.25
 """Of what a probe has slowed down by, the part that forwards have to as well."""
 ALIKE: Final = 1.05
@@ -81,42 +79,67 @@ def _pages(machine: Machine) -> bool:
 
 
 def throttle(evidence: Evidence, slices: Slices) -> Claim:
-    """A quota stops the engine, clocks are held down, or it is stopped by hand."""
+    """A quota stops the engine, clocks are held down, it is stopped by hand, or a processor is slower unexplained."""
     machine = evidence.machine
     if _pages(machine):
         return rejected("throttle", "the engine waits for a disk", kind="loss")
     quota, clocks = machine.throttled, machine.clocks_held
     has_quota = quota is not None and quota >= QUOTA
     is_held = bool(clocks) and clocks[0][1] >= QUOTA
-    is_probed = machine.compute is not None and not evidence.is_on_gpu
-    is_slower = is_probed and (machine.compute or 0.0) < SLOWER and not _competes(machine)
-    if not (has_quota or is_held or is_slower or _is_stopped(evidence)):
-        return rejected("throttle", _no_throttle(machine), kind="loss")
-    if has_quota or _is_stopped(evidence):
+    is_stopped = _is_stopped(evidence)
+    if has_quota or is_stopped:
         amount = _take_held_up("throttle", evidence, slices)
-    elif is_slower:
-        assert machine.compute is not None
-        amount = _take_slower("throttle", 1.0 - machine.compute, BUSY, evidence, slices)
-    else:
+    elif is_held:
         amount = slices.take("throttle", slices.left["excess"], ("excess",))
+    else:
+        why_not = _not_slower(evidence)
+        if why_not is not None:
+            return rejected("throttle", why_not, kind="loss")
+        amount = _take_slower("throttle", 1.0 - (machine.compute or 0.0), BUSY, evidence, slices)
     share = slices.share(amount)
-    is_by_probe_alone = not (has_quota or is_held or _is_stopped(evidence))
-    doubt = _unfelt(machine.compute, evidence.slowdown, "computing", evidence) if is_by_probe_alone else None
+    what = "being throttled" if has_quota or is_held else "standing still" if is_stopped else "computing more slowly"
     return found(
-        "throttle", kind="loss", share=share, doubt=doubt,
-        claim=f"being throttled takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
+        "throttle", kind="loss", share=share, doubt=None,
+        claim=f"{what} takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             f"a quota held the engine up in {units.percent(quota)} of its periods" if has_quota else None,
             f"{clocks[0][0]} held the GPU's clocks down for {units.percent(clocks[0][1])} of the time"
             if is_held else None,
-            f"a fixed computation runs at {units.percent(machine.compute)} of its undisturbed speed"
-            if is_slower else None,
-            "its threads did not run though nobody else wanted their cores" if _is_stopped(evidence) else None,
+            "its threads did not run though nobody else wanted their cores" if is_stopped else None,
+            *_probes(evidence),
+            None if has_quota or is_held or is_stopped
+            else "a lower clock or a neighbour on the same host: which of them cannot be told here",
             _sigma(machine), _slower(evidence),
         ),
         counterfactual=without(evidence, amount),
         falsifier="the probes recover and the step does not",
     )  # fmt: skip
+
+
+def _not_slower(evidence: Evidence) -> str | None:
+    """Why the probes do not say that the processor itself is slower. `None`: they do."""
+    machine = evidence.machine
+    level = machine.compute
+    if level is None or level >= SLOWER or evidence.is_on_gpu or _competes(machine):
+        return _no_throttle(machine)
+    if machine.read is not None and machine.read * ALIKE < level:
+        return f"reading memory has slowed down more than computing: to {units.percent(machine.read)}, not " + (
+            units.percent(level)
+        )
+    return _unfelt(level, machine.compute_felt, evidence.slowdown, "computing", evidence)
+
+
+def _probes(evidence: Evidence) -> tuple[str | None, ...]:
+    """What the probes say of a processor that is slower."""
+    machine = evidence.machine
+    if machine.compute is None or machine.compute >= SLOWER or evidence.is_on_gpu:
+        return ()
+    felt = machine.compute_felt
+    return (
+        f"a fixed computation runs at {units.percent(machine.compute)} of its undisturbed speed",
+        None if machine.read is None else f"memory is read at {units.percent(machine.read)} of it",
+        None if felt is None else f"forwards took {units.ratio(felt)} of what they do while it is not slower",
+    )
 
 
 def _no_throttle(machine: Machine) -> str:
@@ -129,12 +152,15 @@ def _no_throttle(machine: Machine) -> str:
 
 
 def _is_stopped(evidence: Evidence) -> bool:
-    """Threads did not run for milliseconds, and nobody else is known to have wanted their cores."""
+    """Threads did not run for milliseconds as they do on this machine, and nobody else wanted their cores.
+
+    What others used must be known for these very seconds: pressure is told as a mean of ten.
+    """
     machine = evidence.machine
     if (1.0 - (machine.cpu_share or 0.0)) * evidence.times.forward < STOPPED_NS * evidence.forwards:
         return False
-    rest, is_told = machine.cpu_share_rest, machine.foreign_cores is not None or machine.cpu_pressure is not None
-    return rest is not None and rest < LOST_ALONE and is_told and not _competes(machine)
+    rest = None if machine.cpu_share_calm is None else machine.cpu_share_rest
+    return rest is not None and rest < LOST_ALONE and machine.foreign_cores is not None and not _competes(machine)
 
 
 def _competes(machine: Machine) -> bool:
@@ -152,10 +178,10 @@ def cpu_starvation(evidence: Evidence, slices: Slices) -> Claim:
         return rejected("CPU starvation", "the forwards run on a GPU, for which the threads wait", kind="loss")
     if sigma is None:
         return rejected("CPU starvation", "the CPU time of the forwards is not known", kind="loss")
-    if sigma >= HELD_UP:
-        return rejected("CPU starvation", f"the threads ran for {units.percent(sigma)} of the time", kind="loss")
     if _pages(machine) or (machine.throttled or 0.0) >= QUOTA:
         return rejected("CPU starvation", "the threads waited for a disk or a quota", kind="loss")
+    if _lost(machine) <= 1.0 - HELD_UP:
+        return rejected("CPU starvation", _not_lost(machine), kind="loss")
     is_contested = _competes(machine)
     amount = _take_held_up("CPU starvation", evidence, slices, only_excess=not is_contested)
     share = slices.share(amount)
@@ -175,6 +201,13 @@ def cpu_starvation(evidence: Evidence, slices: Slices) -> Claim:
         counterfactual=without(evidence, amount),
         falsifier="with the cores to itself the step takes as long",
     )  # fmt: skip
+
+
+def _not_lost(machine: Machine) -> str:
+    said, calm = f"the threads ran for {units.percent(machine.cpu_share)} of the time", machine.cpu_share_calm
+    if calm is None or (machine.cpu_share or 0.0) >= HELD_UP:
+        return said
+    return f"{said}, and for {units.percent(calm)} when nothing disturbs them"
 
 
 def _with_cores(evidence: Evidence, sigma: float) -> str | None:
@@ -208,12 +241,16 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
         # Threads that wait for a core read as little as those that wait for memory.
         said = f"the threads ran for {units.percent(machine.cpu_share)} of the time only, which explains the rest"
         return rejected(cause, said, kind="loss")
-    amount = _take_slower(cause, 1.0 - machine.read, MEMORY, evidence, slices)
-    share, slowdown = slices.share(amount), evidence.slowdown
     # Of how many times as long: where threads were held up as well, what that does not explain.
+    slowdown = evidence.slowdown
     rest = None if slowdown is None else slowdown * (machine.cpu_share or 1.0 if is_held_up else 1.0)
+    unfelt = _unfelt(machine.read, None if is_held_up else machine.read_felt, rest, "reading", evidence)
+    if unfelt is not None:
+        return rejected(cause, unfelt, kind="loss")
+    amount = _take_slower(cause, 1.0 - machine.read, MEMORY, evidence, slices)
+    share = slices.share(amount)
     return found(
-        cause, kind="loss", share=share, doubt=_unfelt(machine.read, rest, "reading", evidence),
+        cause, kind="loss", share=share, doubt=None,
         claim=f"others reading memory takes {per_step(evidence, amount)}, {units.percent(share)} of the time",
         evidence=(
             f"a probe reads {units.bandwidth(machine.read_bytes_per_s)}, {units.percent(machine.read)} of what it does "
@@ -226,48 +263,65 @@ def bandwidth_contention(evidence: Evidence, slices: Slices) -> Claim:
     )  # fmt: skip
 
 
-def _unfelt(level: float | None, slowdown: float | None, what: str, evidence: Evidence) -> str | None:
-    """What keeps a slower probe from confirming anything: by the model of an undisturbed machine, forwards have slowed
-    down by less than a quarter as much."""
-    if level is None or level <= 0.0 or slowdown is None or not evidence.is_reference_calm:
+def _unfelt(level: float, felt: float | None, slowdown: float | None, what: str, evidence: Evidence) -> str | None:
+    """What keeps a slower probe from saying anything of the engine: that forwards have slowed down by less than a
+    quarter as much. `None`: they have.
+
+    `felt` says it of the seconds in which the probe was slow, against the others. Without these, as after a minute of
+    it, the model of an undisturbed machine does, if there is one; what has learned the slow machine says nothing.
+    """
+    least = 1.0 + FELT * (1.0 / max(level, 1e-9) - 1.0)
+    if felt is not None:
+        if felt >= least:
+            return None
+        return f"forwards take {units.ratio(felt)} of what they do while {what} is not slower, which is less than it"
+    if slowdown is None or not evidence.is_reference_calm:
         return None
-    if slowdown >= 1.0 + FELT * (1.0 / level - 1.0):
+    if slowdown >= least:
         return None
     return f"forwards take {units.ratio(slowdown)} of what an undisturbed machine needs: less than {what} slowed"
+
+
+def _lost(machine: Machine) -> float:
+    """Of the forwards' time, what threads lack of what they have undisturbed; 0: nothing, or σ is not known.
+
+    Where something is known to take their time and no calm machine was seen, they are taken to be able to run all the
+    time.
+    """
+    if machine.cpu_share is None:
+        return 0.0
+    is_taken = _competes(machine) or _pages(machine) or (machine.throttled or 0.0) >= QUOTA
+    calm = NATURAL if machine.cpu_share_calm is None else machine.cpu_share_calm
+    undisturbed = 1.0 if is_taken and (machine.cpu_share_calm is None or calm < NATURAL) else calm
+    return max(0.0, 1.0 - machine.cpu_share / undisturbed) if undisturbed > 0.0 else 0.0
 
 
 def _take_held_up(cause: Cause, evidence: Evidence, slices: Slices, *, only_excess: bool = False) -> float:
     """Give a cause what the threads lost.
 
-    Where threads wait for each other, one that is held up holds up all: of n threads that together ran for σ, one may
-    have missed n · (1 − σ) of the time. So much of what the forwards took beyond the prediction is theirs, and at
-    least 1 − σ of forwards and of the loop's own work, σ being what it is ÷ what it is undisturbed.
+    Where threads wait for each other, one that is held up holds up all: of n threads that together lost a share of the
+    time, one may have missed n times that. So much of what the forwards took beyond the prediction is theirs, and at
+    least the share itself of forwards and of the loop's own work.
     """
-    machine, forward = evidence.machine, evidence.times.forward
-    if machine.cpu_share is None:
-        return 0.0
+    forward, lost = evidence.times.forward, _lost(evidence.machine)
     threads = 1 if evidence.config is None else evidence.config.threads or 1
-    most = min(1.0, threads * max(0.0, 1.0 - machine.cpu_share)) * forward
-    got = slices.take(cause, most, ("excess",))
+    got = slices.take(cause, min(1.0, threads * lost) * forward, ("excess",))
     if only_excess:
         return got
-    calm = machine.cpu_share_calm
-    undisturbed = calm if calm is not None and calm >= NATURAL else 1.0
-    lost = max(0.0, 1.0 - machine.cpu_share / undisturbed)
     got += slices.take_evenly(cause, lost * forward - got, (*FORWARD, "forward"))
     host = (*HOST, "sample")
     return got + slices.take_evenly(cause, lost * sum([slices.left[name] for name in host]), host)
 
 
 def _take_slower(cause: Cause, lost: float, names: tuple[str, ...], evidence: Evidence, slices: Slices) -> float:
-    """Give a cause what a slower machine adds. By the undisturbed model that is what it leaves unexplained; where the
-    model has learned the slow machine, the lost share of what depends on it."""
-    excess = slices.left["excess"]
+    """Give a cause what a slower machine adds, and no more than what the probe accounts for. By the undisturbed model
+    that is part of what it leaves unexplained; where the model has learned the slow machine, the lost share of what
+    depends on it."""
     there = sum([slices.left[name] for name in names])
+    got = slices.take(cause, there * lost / max(1e-9, 1.0 - lost), ("excess",))
     if evidence.is_reference_calm:
-        # No more than what the probe accounts for, with room for a probe that is not the engine.
-        return slices.take(cause, 1.5 * there * lost / max(1e-9, 1.0 - lost), ("excess",))
-    return slices.take(cause, excess, ("excess",)) + slices.take_evenly(cause, there * lost - excess, names)
+        return got
+    return got + slices.take_evenly(cause, there * lost - got, names)
 
 
 def _sigma(machine: Machine) -> str | None:

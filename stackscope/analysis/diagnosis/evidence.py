@@ -71,6 +71,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     read_bytes_per_s: float | None = None
     compute: float | None = None
     """A fixed computation inside the cache, now ÷ as it was when undisturbed."""
+    read_felt: float | None = None
+    """Forwards ÷ what the model predicts of them, lately while memory was read slowly ÷ in the last minute while it was
+    not. `None`: it is not read slowly, or not both were seen."""
+    compute_felt: float | None = None
+    """The same of the computation."""
     probe_cpu_share: float | None = None
     """CPU time ÷ wall time of the probes."""
     clocks_held: tuple[tuple[str, float], ...] = ()
@@ -102,6 +107,9 @@ CALM: Final = 0.95
 """Threads that get at least this much of what they get undisturbed count as calm."""
 QUIET: Final = 0.8
 """The same of probes, which stray more: the undisturbed level is the best of many."""
+SLOWER: Final = 0.9
+"""A probe below this share of its undisturbed level says that the machine is slower. On two Zen 3 cores, work inside
+the caches on the other one leaves 0.85 to 1 of both levels, and reading memory there 0.3 to 0.6 of reading."""
 
 
 class Shorter(msgspec.Struct, frozen=True):

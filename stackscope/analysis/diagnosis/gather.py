@@ -13,7 +13,7 @@ from stackscope.analysis.diagnosis import predicted, stalls
 from stackscope.analysis.diagnosis.evidence import CacheUse, Evidence, Load, Stall
 from stackscope.analysis.diagnosis.machine import MachineWatch
 from stackscope.analysis.diagnosis.predicted import Sample
-from stackscope.analysis.diagnosis.reference import Reference
+from stackscope.analysis.diagnosis.reference import Reference, paces
 from stackscope.analysis.diagnosis.responses import Responses
 from stackscope.analysis.diagnosis.tally import Tally, add_steps, total
 from stackscope.analysis.live.standing import Standing
@@ -65,6 +65,10 @@ class Bucket(msgspec.Struct):
     long: list[StepRecord]
     """Steps that may have stalled: they are in neither sums nor samples yet (`_settled`)."""
     stalls: tuple[Stall, ...] = ()
+
+    @property
+    def middle_ns(self) -> int:
+        return self.ends_ns - BUCKET_NS // 2
 
 
 class Gatherer:
@@ -198,12 +202,15 @@ class Gatherer:
         tally.idle += waited_ns
         since_ns = chosen[0].ends_ns - BUCKET_NS if chosen else now_ns
         cpu_share = tally.cpu / tally.thread_time if tally.thread_time else None
-        machine = self._machine.machine(since_ns - BUCKET_NS, cpu_share)
+        probed_from_ns = since_ns - BUCKET_NS
+        machine = self._machine.machine(probed_from_ns, cpu_share)
         standing, epoch = self._standing, chosen[-1].epoch if chosen else self._standing.epoch
         pricing = standing.pricing(epoch)
         is_calm = self._reference.update(
             model, standing.config, pricing, is_calm=machine.is_calm, is_early=self._is_early(now_ns)
         )  # fmt: skip
+        alike = [bucket for bucket in buckets if bucket.epoch == epoch]
+        machine = self._machine.with_felt(machine, probed_from_ns, lambda: paces(self._reference, alike))
         header = standing.header
         facts = predicted.facts(self._reference, chosen, tally, pricing, standing)
         return Evidence(

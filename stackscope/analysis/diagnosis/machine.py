@@ -6,11 +6,14 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from stackscope.analysis.diagnosis.evidence import Machine
+import msgspec
+
+from stackscope.analysis.diagnosis.evidence import SLOWER, Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from stackscope.analysis.diagnosis.reference import Pace
     from stackscope.records import GpuSample, HardwareSample, Probe
 
 MOST_RECORDS: Final = 120
@@ -19,6 +22,12 @@ SUSTAINED: Final = 5
 """Probes in a row whose median counts as a level: one alone may have met a moment of higher clocks."""
 UNDISTURBED_SHARE: Final = 0.9
 """A probe that got less of a core than this says nothing of memory or clocks."""
+NEWEST: Final = 3
+"""Probes whose median says that it is over, while older ones are still slow."""
+PROBED_NS: Final = 750_000_000
+"""A probe tells of so much time before and after it: there is one a second."""
+FEW_PACES: Final = 3
+"""Half seconds of either kind from which on they are held against each other."""
 
 
 class Level:
@@ -37,9 +46,8 @@ class Level:
             level = median(self._last)
             self.calm = level if self.calm is None else max(self.calm, level)
 
-    def against(self, values: Sequence[float | None]) -> float | None:
-        """The mean of some rates ÷ the undisturbed level. `None`: either is unknown."""
-        now = mean_rate(values)
+    def against(self, now: float | None) -> float | None:
+        """A rate ÷ the undisturbed level. `None`: either is unknown."""
         return None if now is None or self.calm is None or self.calm <= 0.0 else now / self.calm
 
 
@@ -78,12 +86,43 @@ class MachineWatch:
             faults_per_s=mean([sample.major_faults_per_s for sample in samples]),
             swap_bytes_per_s=mean([sample.swap_bytes_per_s for sample in samples]),
             switches_per_s=mean([sample.involuntary_switches_per_s for sample in samples]),
-            read=self._read.against(reads),
+            read=self._read.against(mean_rate(reads)),
             read_bytes_per_s=mean_rate(reads),
-            compute=self._compute.against([probe.compute_per_s for probe in with_core]),
+            compute=self._compute.against(lasting([probe.compute_per_s for probe in with_core])),
             probe_cpu_share=middle([probe.cpu_share for probe in probes]),
             **(_gpus(samples[-1].gpus) if samples else {}),
         )
+
+    def with_felt(self, machine: Machine, since_ns: int, paces: Callable[[], Sequence[Pace]]) -> Machine:
+        """The same with what forwards say of each probe that is slow. `paces`, of the last minute, cost something: they
+        are asked for only then."""
+        is_slow = [level is not None and level < SLOWER for level in (machine.read, machine.compute)]
+        if not any(is_slow):
+            return machine
+        known, probes = paces(), [probe for probe in self._probes if _had_a_core(probe)]
+        reads = [(probe.at_ns, self._read.against(probe.read_bytes_per_s)) for probe in probes]
+        computes = [(probe.at_ns, self._compute.against(probe.compute_per_s)) for probe in probes]
+        return msgspec.structs.replace(
+            machine,
+            read_felt=_felt(reads, known, since_ns) if is_slow[0] else None,
+            compute_felt=_felt(computes, known, since_ns) if is_slow[1] else None,
+        )
+
+
+def _felt(levels: Sequence[tuple[int, float | None]], paces: Sequence[Pace], since_ns: int) -> float | None:
+    """Forwards' pace since an instant while a probe was slow ÷ at any time while it was not. `None`: too little of
+    either."""
+    slow: list[float] = []
+    others: list[float] = []
+    for pace in paces:
+        away_ns, level = min([(abs(at_ns - pace.at_ns), level) for at_ns, level in levels], default=(PROBED_NS, None))
+        if level is None or away_ns >= PROBED_NS:
+            continue
+        if level >= SLOWER:
+            others.append(pace.ratio)
+        elif pace.at_ns > since_ns:
+            slow.append(pace.ratio)
+    return None if min(len(slow), len(others)) < FEW_PACES else median(slow) / median(others)
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -105,6 +144,13 @@ def middle(values: Iterable[float | None]) -> float | None:
     """The median of those that are known. `None`: none is."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def lasting(values: Sequence[float | None]) -> float | None:
+    """The median of those that are known: a slow probe or two say nothing of what lasts. As soon as most of the newest
+    are faster again, that of those. `None`: none is known."""
+    known = [value for value in values if value is not None]
+    return max(median(known), median(known[-NEWEST:])) if known else None
 
 
 def _had_a_core(probe: Probe) -> bool:

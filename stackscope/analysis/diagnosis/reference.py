@@ -1,16 +1,27 @@
-"""The time model that measured steps are held against."""
+"""The time model that measured steps are held against, and how much longer than it says they took."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from stackscope.analysis.diagnosis.gather import Bucket
     from stackscope.analysis.diagnosis.predicted import Predictor, Sample
     from stackscope.analysis.ledgers import Pricing
     from stackscope.analysis.timing.terms import Terms
     from stackscope.toggles import EngineConfig
+
+
+class Pace(NamedTuple):
+    """How long the forwards of half a second took."""
+
+    at_ns: int
+    """Its middle."""
+    ratio: float
+    """Measured ÷ predicted."""
 
 
 class Reference:
@@ -72,3 +83,17 @@ class Reference:
                 self._known.clear()
             known = self._known[sample.n] = self.model.terms(sample.shape)
         return known
+
+
+def paces(reference: Reference, buckets: Sequence[Bucket]) -> list[Pace]:
+    """Of each half second, by the sampled steps that have a forward; none without a model."""
+    found = []
+    for bucket in buckets if reference.model is not None else ():
+        ratios = [
+            sample.forward_ns / predicted
+            for sample in (*bucket.plain, *bucket.mixed)
+            if (predicted := reference.terms(sample).forward) > 0.0
+        ]
+        if ratios:
+            found.append(Pace(bucket.middle_ns, median(ratios)))
+    return found
