@@ -318,7 +318,7 @@ def test_one_that_leads_by_far_takes_over_after_one_second() -> None:
     follow(
         namer, [window(10 + 0.5 * i, weights=3.2, attention=2.1, compute=1.6, head=1.6, commit=1.5) for i in range(6)]
     )
-    namings = follow(namer, [window(13 + 0.5 * i, weights=0.01, attention=10.0) for i in range(4)])
+    namings = follow(namer, [window(13 + 0.5 * i, weights=1.0, attention=9.0) for i in range(4)])
     assert [naming.name for naming in namings] == ["weight bandwidth"] * 2 + ["KV and attention"] * 2
 
 

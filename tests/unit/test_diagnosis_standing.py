@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
+from stackscope.analysis.diagnosis.evidence import Machine
+from stackscope.analysis.diagnosis.judge import judge
 from stackscope.analysis.diagnosis.naming import Namer
 from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.explained import verdict
 from tests.diagnosis_machine import S
 from tests.unit.test_diagnosis_naming import follow, window
+
+if TYPE_CHECKING:
+    from stackscope.analysis.diagnosis.evidence import Evidence
 
 
 def test_a_name_on_its_way_out_shows_the_figures_of_now() -> None:
@@ -19,6 +26,45 @@ def test_a_name_on_its_way_out_shows_the_figures_of_now() -> None:
     assert held.name == "weight bandwidth"
     assert held.share == pytest.approx(0.36)
     assert sum((held.share or 0.0, *[one.share or 0.0 for one in held.rejected if one.claim])) <= 1.0 + 1e-9
+
+
+def starved(at_s: float, lost: float, **parts: float) -> Evidence:
+    """Forwards of 10 ms, that part of them lost to others who want the cores."""
+    hog = Machine(cpu_share=1.0 - lost, foreign_cores=0.4, cpu_pressure=0.4)
+    kept = 10.0 * (1.0 - lost)
+    return msgspec.structs.replace(
+        window(at_s, weights=0.2 * kept, attention=0.8 * kept, excess=10.0 * lost, **parts), machine=hog
+    )
+
+
+def test_what_is_left_of_a_name_has_the_figures_of_now_whatever_speaks_for_it() -> None:
+    namer = Namer()
+    follow(namer, [starved(at, 0.4) for at in range(10, 16)])
+    # Nobody else wants the cores now, so that nothing confirms it.
+    asleep = msgspec.structs.replace(starved(16, 0.3), machine=Machine(cpu_share=0.7))
+    held = namer.update(asleep)
+    assert (held.name, held.finding) == ("CPU starvation", next(
+        one for one in judge(asleep).findings if one.cause == "CPU starvation"
+    ))  # fmt: skip
+    assert held.share == pytest.approx(0.3)
+    assert not any(one.cause == held.name for one in held.rejected)
+
+
+@pytest.mark.parametrize("left", [0.0, 0.002, 0.04])
+def test_a_name_of_which_nothing_is_left_goes_at_once(left: float) -> None:
+    namer = Namer()
+    follow(namer, [starved(at, 0.4) for at in range(10, 16)])
+    naming = namer.update(starved(16, left))
+    assert (naming.name, naming.previous, naming.since_ns) == ("KV and attention", "CPU starvation", 16 * S)
+    assert naming.share == pytest.approx(0.8 * (1.0 - left), abs=0.01)
+    assert naming.change is not None
+
+
+def test_two_of_which_one_is_gone_are_not_named_together_any_more() -> None:
+    namer = Namer()
+    follow(namer, [window(10 + 0.5 * i, weights=4.0, attention=3.9, compute=1.1, commit=1.0) for i in range(6)])
+    naming = namer.update(window(13, weights=2.5, compute=6.5, commit=1.0))
+    assert (naming.name, naming.previous) == ("compute", "co-limited")
 
 
 def test_a_name_goes_where_now_this_and_now_that_would_be_named_instead() -> None:

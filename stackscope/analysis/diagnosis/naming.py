@@ -1,4 +1,4 @@
-"""Names what limits, or says why nothing is named; a name stands until another has led for a while.
+"""Names what limits, or says why nothing is named; a name stands until another has led for a while, or it is gone.
 
 In this order: what requests wait for, what is lost, what the work needs. Within one kind, a name needs a share of at
 least 35 %, or a lead of ten points, and a finding that is confirmed. A small loss goes before a large need only where
@@ -42,6 +42,8 @@ SHORT_HOLD_NS: Final = 1_000_000_000
 LONG_HOLD_NS: Final = 5_000_000_000
 """How long a name may stand by nothing but its having stood, or while now this and now that would be named instead:
 as long as what the evidence is of. Hysteresis is against flicker, and what has been otherwise for so long is none."""
+LEAST_LEFT: Final = LEAST_LEAD - APART
+"""Below this no cause is named, not even one that stands: it has neither share nor lead."""
 JUMP_NS: Final = 6_000_000_000
 """Between two looks, from which on what was named before says nothing of what holds now."""
 FAR: Final = 3.0
@@ -66,7 +68,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
     share: float | None = None
     """Of the wall time; of requests' time for `queueing`, and of both together for `co-limited`."""
     finding: Finding | None = None
-    """What speaks for the name, confirmed."""
+    """What speaks for the name now; confirmed when it was named."""
     together: tuple[Finding, ...] = ()
     """The two of `co-limited`."""
     sentence: str = "no step has run yet"
@@ -231,21 +233,22 @@ def _co_limited(first: Finding, second: Finding) -> Choice:
     return Choice("co-limited", share, both, (first, second), both.claim, False)
 
 
-def _as_now(shown: Choice, judged: Judged) -> Choice:
-    """What stands, with the figures of now: those of the rejected beside it are of the same seconds."""
-    found = {finding.cause: finding for finding in judged.findings if finding.claim and finding.share is not None}
+def _as_now(shown: Choice, judged: Judged) -> Choice | None:
+    """What stands, with the figures of now: those of the rejected beside it are of the same seconds.
+
+    `None`: nothing is left of it.
+    """
+    found = {one.cause: one for one in judged.findings if one.claim and (one.share or 0.0) >= LEAST_LEFT}
     if shown.together:
         first, second = (found.get(finding.cause) for finding in shown.together)
-        return shown if first is None or second is None else _co_limited(first, second)
+        return None if first is None or second is None else _co_limited(first, second)
     finding = None if shown.name is None else found.get(shown.name)
-    if finding is None:
-        return shown
-    # What spoke for it may be gone by now: what it was named for stays what it was.
-    return _named(finding) if finding.is_confirmed else shown._replace(share=finding.share, sentence=finding.claim)
+    return None if finding is None else _named(finding)
 
 
 class Namer:
-    """Follows the evidence. What is named changes only after another choice has stood for two seconds."""
+    """Follows the evidence. What is named changes only after another choice has stood for two seconds, or once nothing
+    is left of it."""
 
     def __init__(self) -> None:
         self._shown = _nothing("no step has run yet")
@@ -293,11 +296,8 @@ class Namer:
         if choice.name == shown.name:
             self._shown, self._candidate_since_ns, self._agreed_ns = choice, None, at_ns
             return None
-        if self._is_unseen(at_ns, updated_ns):
-            # Nobody looked in between, as when a recording is sought through: there is no name that could flicker.
-            self._candidate_since_ns = None
-            return self._change(at_ns, at_ns, choice)
-        if choice.is_refusal:
+        # Where nobody looked for long, there is no name that could flicker.
+        if choice.is_refusal or self._is_unseen(at_ns, updated_ns):
             self._candidate_since_ns = None
             return self._change(at_ns, at_ns, choice)
         if self._candidate_since_ns is None or choice.name != self._candidate:
@@ -307,8 +307,10 @@ class Namer:
         is_held = at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS) and stood_ns < LONG_HOLD_NS
         if is_held:
             waits = shown.name is None
-            self._shown = _nothing(self._why_held(at_ns, choice, is_over)) if waits else _as_now(shown, judged)
-            return None
+            held = _nothing(self._why_held(at_ns, choice, is_over)) if waits else _as_now(shown, judged)
+            if held is not None:
+                self._shown = held
+                return None
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
 
