@@ -303,14 +303,17 @@ class Namer:
         if self._candidate_since_ns is None or choice.name != self._candidate:
             self._candidate, self._candidate_since_ns = choice.name, at_ns
         is_far = choice.share is not None and shown.share is not None and choice.share >= FAR * shown.share
-        stood_ns = 0 if self._agreed_ns is None else at_ns - self._agreed_ns
+        stood_ns = 0 if self._agreed_ns is None or shown.name is None else at_ns - self._agreed_ns
         is_held = at_ns - self._candidate_since_ns < (SHORT_HOLD_NS if is_far else HOLD_NS) and stood_ns < LONG_HOLD_NS
         if is_held:
-            waits = shown.name is None
-            held = _nothing(self._why_held(at_ns, choice, is_over)) if waits else _as_now(shown, judged)
-            if held is not None:
+            held = None if shown.name is None else _as_now(shown, judged)
+            if held is None and choice.name is not None:
+                # Where nothing is left of a name, the next has to lead as long as any: two may take turns.
+                held = _nothing(self._why_held(at_ns, choice, is_over))
+            if held is not None and held.name == shown.name:
                 self._shown = held
                 return None
+            return self._change(at_ns, at_ns, choice if held is None else held)
         since_ns, self._candidate_since_ns = self._candidate_since_ns, None
         return self._change(at_ns, since_ns, choice)
 
