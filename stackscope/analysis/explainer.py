@@ -16,7 +16,7 @@ import msgspec
 from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
-from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, LEAST_SHARE, Naming
+from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, LEAST_SHARE, NameChange, Naming
 from stackscope.analysis.diagnosis.responses import Response
 from stackscope.analysis.speculating import Acceptance, Curves
 from stackscope.analysis.timing.terms import TERMS
@@ -54,6 +54,8 @@ BREAK_EVENS_NS: Final = 45_000_000_000
 SETTLING_NS: Final = 6_000_000_000
 REFILLING_NS: Final = 12_000_000_000
 """How long after a change, and after a rebuild that emptied the caches, nothing is ranked."""
+MOST_CHANGES: Final = 64
+"""Of names, kept for whoever looks next."""
 MOST_STALLS: Final = 128
 """Kept. A stall takes a second at least, so that what is forgotten left the seconds that are looked at long ago."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
@@ -144,6 +146,7 @@ class Explainer:
         self._stood: dict[Cause, tuple[Naming, int]] = {}
         self._stalls: dict[int, Stall] = {}
         self._n_stalls_forgotten = 0
+        self._changes: deque[NameChange] = deque(maxlen=MOST_CHANGES)
         self._first_ns: int | None = None
         self._named_ns = 0
 
@@ -238,6 +241,12 @@ class Explainer:
             # That there are too few, 4 of 8, is not true for long.
             self._name_from_ns = at_ns + NAMING_NS[0]
 
+    def take_changes(self) -> tuple[NameChange, ...]:
+        """What has been named since this was asked last, oldest first, however seldom somebody looks."""
+        changes = tuple(self._changes)
+        self._changes.clear()
+        return changes
+
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""
         self._break_evens = self._ranking = None
@@ -278,6 +287,8 @@ class Explainer:
     def _name(self, at_ns: int) -> None:
         naming = self._follower.name(at_ns, is_over=self._is_over)
         self._remember(naming, at_ns)
+        if naming.change is not None:
+            self._changes.append(naming.change)
         evidence, model = self._follower.evidence, self._follower.fit.model()
         self.remember_stalls(() if evidence is None else evidence.stalls)
         terms: tuple[tuple[str, float], ...] = ()
@@ -361,9 +372,7 @@ class Explainer:
 
     def _predictor(self) -> Predictor | str:
         curves = {source: curve for source in SOURCES if (curve := self._curves.curve(source)) is not None}
-        point = self._watch.point(
-            self._follower.fit.model(), curves=curves, variants=dict(self._variants), rules=self._rules
-        )
+        point = self._watch.point(self._follower.model, curves=curves, variants=dict(self._variants), rules=self._rules)
         return point if isinstance(point, str) else Predictor(point)
 
     def _drafts(self) -> tuple[Acceptance, ...]:

@@ -47,9 +47,11 @@ def make_app(source: Runner | Player, options: RunOptions, *, playback: Playback
     def make_view() -> View:
         from stackscope.analysis.explainer import Explainer
         from stackscope.analysis.live.view import LiveView
+        from stackscope.analysis.played import Played
         from stackscope.engine.allowances import Allowances
 
-        explainer = Explainer(rules=Allowances(cores), variants=variants, part_ns=PART_NS)
+        made = Explainer if playback is None else Played
+        explainer = made(rules=Allowances(cores), variants=variants, part_ns=PART_NS)
         return LiveView(limits=options.limits.service, explainer=explainer)
 
     app = StackscopeApp(

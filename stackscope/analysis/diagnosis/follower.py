@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stackscope.analysis.diagnosis.evidence import Evidence
+    from stackscope.analysis.timing.model import TimeModel
     from stackscope.records import AnyRecord
 
 EVERY_NS: Final = 1_000_000_000
@@ -31,6 +32,7 @@ class Follower:
         self.fit = Fit(None)
         self.evidence: Evidence | None = None
         """What the last naming was of."""
+        self._model: TimeModel | None = None
         self._ledgers = Ledgers()
         self._pending: list[StepRecord] = []
         self._has_begun = False
@@ -48,10 +50,12 @@ class Follower:
         elif isinstance(record, Header):
             self._pending, self._ledgers, self.namer = [], Ledgers(), Namer()
             self._has_begun = False
+            self._model = None
             self.fit = Fit.of(record)
             self.fit.begin(record.config, self._ledgers.begin(record))
         elif isinstance(record, ConfigEvent) and record.kind != "refused":
             self._learn()
+            self._model = None
             self.fit.begin(record.config, self._ledgers.change(record) if record.config is not None else UNPRICED)
         self.gatherer.write(record)
 
@@ -62,10 +66,19 @@ class Follower:
         steps, self._pending = self._pending, []
         self.fit.add(steps)
 
+    @property
+    def model(self) -> TimeModel | None:
+        """The time model that was named by last. To ask for a newer one may make one, and what is learned would depend
+        on who asks when. `None`: nothing was ever timed."""
+        if self._model is None:
+            self._model = self.fit.model()
+        return self._model
+
     def name(self, now_ns: int, *, is_over: bool = False) -> Naming:
         """What limits now. Costs some milliseconds: once a second is often enough. `is_over`: no more will come."""
         self._learn()
-        self.evidence = self.gatherer.evidence(now_ns, self.fit.model())
+        self._model = self.fit.model()
+        self.evidence = self.gatherer.evidence(now_ns, self._model)
         return self.namer.update(self.evidence, is_over=is_over)
 
 

@@ -110,11 +110,15 @@ class LiveView:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
         if isinstance(record, StepRecord):
             self._pending.append(record)
+            if self.explainer is not None:  # At once: what it is told in which order does not depend on who looks.
+                self.explainer.write(record)
             if len(self._pending) >= MOST_PENDING:
                 self.catch_up()
             return
         if isinstance(record, RequestRecord):
             self._finished.append(record)
+            if self.explainer is not None:
+                self.explainer.write(record)
             return
         self.catch_up()
         if self.explainer is not None:
@@ -210,7 +214,7 @@ class LiveView:
         return None if self.explainer is None else self.explainer.predict(changes, at_ns)
 
     def catch_up(self) -> None:
-        """Sum up what is pending."""
+        """Sum up what is pending; a name that has changed becomes an event."""
         if self._pending:
             steps, self._pending = self._pending, []
             self._add_steps(steps)
@@ -218,12 +222,11 @@ class LiveView:
             requests, self._finished = self._finished, []
             for request in requests:
                 self._add_request(request)
+        for change in () if self.explainer is None else self.explainer.take_changes():
+            self._events.add_verdict(change)
 
     def _add_steps(self, steps: list[StepRecord]) -> None:
         self.steps.extend(steps)
-        if self.explainer is not None:
-            for step in steps:
-                self.explainer.write(step)
         ends = end_times(steps)
         if steps[0].epoch == steps[-1].epoch:
             self._bins.add(steps, ends, self._standing.pricing(steps[0].epoch))
@@ -261,8 +264,6 @@ class LiveView:
 
     def _add_request(self, request: RequestRecord) -> None:
         self._n_requests += 1
-        if self.explainer is not None:
-            self.explainer.write(request)
         self._flights.finish(request)
         if self._latencies.add(request):
             self._bins.complete(request.finished_ns)
@@ -348,7 +349,7 @@ class LiveView:
         )
 
     def _explained(self, now_ns: int, *, is_shown: bool) -> Explanation | None:
-        """What the explainer says now; a name that has changed becomes an event."""
+        """What the explainer says now."""
         self._looked_ns = now_ns
         if self.explainer is None:
             return None
@@ -356,9 +357,6 @@ class LiveView:
         before, self._explanation = self._explanation, look(now_ns)
         if before is not None and _tells_more(before, self._explanation):
             self._verdict = None  # Where time stands still, no bin would ever do it.
-        change = self._explanation.naming.change
-        if change is not None and (before is None or before.naming.change != change):
-            self._events.add_verdict(change)
         return self._explanation
 
     def _worded(self, state: State, now: Window, now_ns: int, idle_until_ns: int | None) -> Verdict:
