@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from stackscope.analysis.diagnosis.base import without
 from stackscope.analysis.diagnosis.evidence import Batching, CacheUse, Evidence, Load, Machine, Times
 from stackscope.analysis.diagnosis.judge import judge
 from stackscope.analysis.diagnosis.naming import HOLD_NS, Namer, Naming, choose
@@ -263,6 +264,27 @@ def test_idle_prefixes_are_a_loss_only_where_the_cache_does_not_earn_them() -> N
     assert "50 % of the time" in sentence
     idle = next(one for one in judge(taxed(4_000, 3_900, 5.0)).findings if one.cause == "resident-prefix tax")
     assert "what the cache finds spares more" in idle.claim
+
+
+def test_what_idle_prefixes_spare_is_told_only_where_they_spare_something() -> None:
+    def told(evidence: Evidence) -> tuple[str, str]:
+        idle = next(one for one in judge(evidence).findings if one.cause == "resident-prefix tax")
+        return idle.counterfactual, idle.evidence[-1]
+
+    assert told(taxed(4_000, 0, 0.0)) == (
+        "without it a step would take 8 ms instead of 10 ms", "0 of 4,000 prompt tokens were found",
+    )  # fmt: skip
+    bound, found = told(taxed(4_000, 400, 0.1))
+    assert bound.endswith("; useful hits and the time to the first token would pay for it")
+    assert found == "400 of 4,000 prompt tokens were found; to compute them would have taken 10.0 % of the time"
+    assert told(taxed(4_000, 3_900, 5.0))[1].endswith("would have taken 5× the time")
+    assert told(taxed(4_000, 3_900, None))[1] == "3,900 of 4,000 prompt tokens were found"
+
+
+def test_a_bound_that_is_written_like_what_is_now_does_not_name_both() -> None:
+    evidence = msgspec.structs.replace(window(weights=10.13), forwards=100)
+    assert without(evidence, 100 * MS * 0.03) == "without it a step would hardly take less than 10.1 ms"
+    assert without(evidence, 100 * MS * 0.5) == "without it a step would take 9.63 ms instead of 10.1 ms"
 
 
 def test_idle_prefixes_are_not_judged_before_their_gain_is_known() -> None:

@@ -70,8 +70,11 @@ def without(evidence: Evidence, amount_ns: float) -> str:
     """The bound: what a step would take without some of the window's time."""
     if evidence.steps == 0:
         return ""
-    left = max(0.0, evidence.step_ns - amount_ns / evidence.steps)
-    return f"without it a step would take {units.duration(left)} instead of {units.duration(evidence.step_ns)}"
+    left = units.duration(max(0.0, evidence.step_ns - amount_ns / evidence.steps))
+    whole = units.duration(evidence.step_ns)
+    if left == whole:  # As they are written.
+        return f"without it a step would hardly take less than {whole}"
+    return f"without it a step would take {left} instead of {whole}"
 
 
 def per_step(evidence: Evidence, amount_ns: float) -> str:

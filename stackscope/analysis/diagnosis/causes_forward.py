@@ -223,15 +223,25 @@ def resident_prefixes(evidence: Evidence, slices: Slices) -> Claim:
             f"{cells} belong to no sequence in the forward", f"each adds {units.duration(per_cell)} to it",
             _found_prompts(evidence),
         ),
-        counterfactual=f"{without(evidence, amount)}; useful hits and the time to the first token would pay for it",
+        counterfactual=f"{without(evidence, amount)}{_paid_for(spared)}",
         falsifier="evicting idle prefixes leaves the step as it is",
     )  # fmt: skip
+
+
+def _paid_for(spared: float | None) -> str:
+    """What would go with idle prefixes, where it is known that they spare anything."""
+    if spared is None or spared <= 0.0:
+        return ""
+    return "; useful hits and the time to the first token would pay for it"
 
 
 def _found_prompts(evidence: Evidence) -> str:
     cache, spared = evidence.cache, evidence.cache.spared
     said = f"{units.number(cache.useful_hit_tokens)} of {units.number(cache.lookup_tokens)} prompt tokens were found"
-    return said if spared is None else f"{said}; to compute them would have taken {units.ratio(spared)} the time"
+    if spared is None or cache.useful_hit_tokens == 0:
+        return said
+    of_time = f"{units.percent(spared)} of the time" if spared < 1.0 else f"{units.ratio(spared)} the time"
+    return f"{said}; to compute them would have taken {of_time}"
 
 
 def _tax_doubt(evidence: Evidence, amount: float) -> str | None:
