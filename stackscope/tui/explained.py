@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from stackscope import units
+from stackscope.analysis.diagnosis.naming import LEAST_SHARE as LEAST_NAMED
 from stackscope.analysis.diagnosis.responses import LEAST_PROBES
 from stackscope.tui.charts import bar
 from stackscope.tui.compose import quantity, wrapped
@@ -117,8 +118,12 @@ def _why_not(finding: Finding, naming: Naming) -> str:
     told = finding.claim or "takes time"
     if naming.name is None or naming.share is None:
         return told
+    if finding.cause == "queueing":
+        return f"{told}: less than the {units.percent(LEAST_NAMED)} that a wait is named for"
+    if naming.name == "queueing":
+        return f"{told}: that is of wall time, in which requests wait for others as well"
     share = f"what is named ({units.percent(naming.share)})"
-    if naming.name != "queueing" and finding.share is not None and finding.share > naming.share:
+    if finding.share is not None and finding.share > naming.share:
         return f"{told}: more than {share}, but what is lost goes before what the work needs"
     return f"{told}: less than {share}"
 

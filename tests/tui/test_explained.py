@@ -114,6 +114,14 @@ def test_what_takes_less_is_told_with_the_share_of_what_is_named() -> None:
     shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=naming), 200, UNICODE))
     assert "takes 24.0 % of the time: less than what is named (53.8 %)" in shown
     assert "takes 70.0 % of the time: more than what is named (53.8 %), but what is lost goes before" in shown
+    waits = Finding(cause="queueing", share=0.3, claim="requests wait for 30 % of their time", is_confirmed=True)
+    other = msgspec.structs.replace(naming, rejected=(waits,))
+    shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=other), 200, UNICODE))
+    assert "30 % of their time: less than the 35.0 % that a wait is named for" in shown
+    waiting = msgspec.structs.replace(naming, name="queueing", share=0.9)
+    shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=waiting), 200, UNICODE))
+    assert "takes 24.0 % of the time: that is of wall time" in shown
+    assert "less than what is named" not in shown
     held = msgspec.structs.replace(naming, ahead=(more,))
     shown = "\n".join(plain(line) for line in explained.rejected(Explanation(naming=held), 200, UNICODE))
     assert "takes 70.0 % of the time: it leads by now, and the name goes if that lasts" in shown

@@ -8,8 +8,9 @@ from stackscope import units
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
+    from stackscope.analysis.diagnosis.naming import Naming
     from stackscope.analysis.explainer import Explanation
     from stackscope.analysis.whatif.ranking import Ranked
     from stackscope.records import Estimate, Finding
@@ -28,24 +29,39 @@ def verdict(explanation: Explanation) -> Verdict:
     others = [finding for finding in naming.rejected if finding.claim and (finding.share or 0.0) >= LEAST_TOLD]
     others = [finding for finding in others if finding not in naming.ahead]
     others = others[: max(MOST_REJECTED - len(naming.ahead), 0)]
-    larger = [] if naming.name is None else [one for one in others if (one.share or 0.0) > (naming.share or 0.0)]
+    larger = [] if naming.name is None else [one for one in others if _is_beside(one, naming)]
     return Verdict(
         basis="explainer",
         name=naming.name,
         share=naming.share,
         sentence=naming.sentence,
-        ahead=_told(naming.ahead),
-        beside=_told(one for one in larger if one.is_confirmed),
-        unconfirmed=_told(one for one in larger if not one.is_confirmed),
-        rejected=_told(one for one in others if one not in larger),
+        ahead=_told(naming.ahead, naming),
+        beside=_told([one for one in larger if one.is_confirmed], naming),
+        unconfirmed=_told([one for one in larger if not one.is_confirmed], naming),
+        rejected=_told([one for one in others if one not in larger], naming),
         next=suggestions(explanation),
         since_ns=naming.since_ns,
         previous=naming.previous,
     )
 
 
-def _told(findings: Iterable[Finding]) -> tuple[str, ...]:
-    return tuple([f"{one.cause} {units.percent(one.share)}" for one in findings])
+def _is_beside(finding: Finding, naming: Naming) -> bool:
+    """It takes more than what is named, or goes on while requests wait; the share of a wait is of another whole."""
+    if "queueing" in (naming.name, finding.cause):
+        return naming.name == "queueing"
+    return (finding.share or 0.0) > (naming.share or 0.0)
+
+
+def _told(findings: Sequence[Finding], naming: Naming) -> tuple[str, ...]:
+    """With their shares, and of what those are where that is not what the share of the name is of."""
+    wholes = ["" if (one.cause == "queueing") == (naming.name == "queueing") else _whole(one) for one in findings]
+    # Beside a wait, all others are of wall time: that is said once.
+    said = [whole if whole != before else "" for whole, before in zip(wholes, ["", *wholes], strict=False)]
+    return tuple([f"{one.cause} {units.percent(one.share)}{whole}" for one, whole in zip(findings, said, strict=True)])
+
+
+def _whole(finding: Finding) -> str:
+    return " of requests' time" if finding.cause == "queueing" else " of wall time"
 
 
 def suggestions(explanation: Explanation) -> tuple[Suggestion, ...]:
