@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from stackscope.analysis.diagnosis.naming import Naming
-from stackscope.analysis.explainer import Explanation
+from stackscope.analysis.explainer import STARVED, Explanation
 from stackscope.analysis.live.explained import verdict as verdict_of
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
+from stackscope.analysis.whatif.ranking import Ranking
 from stackscope.records import Finding
 from tests.tui.sessions import SESSIONS, calibrated, running
 from tests.tui.test_panes_words import words
@@ -139,5 +141,41 @@ def test_what_takes_more_than_what_is_named_is_not_denied() -> None:
     assert "needs beside it weight bandwidth 57.7 % not confirmed compute 40.0 % not sampling 3.00 %" in text
     waiting = msgspec.structs.replace(naming, name="queueing")
     text = words("verdict", msgspec.structs.replace(snapshot, verdict=verdict_of(Explanation(naming=waiting))), 118, 4)
-    assert "beside it weight bandwidth 57.7 %" in text
+    assert "beside it weight bandwidth 57.7 % of wall time · sampling 3.00 % not confirmed compute 40.0 %" in text
     assert "needs" not in text
+
+
+def test_a_share_of_another_whole_says_of_what_it_is() -> None:
+    waits = Finding(cause="queueing", share=0.3, claim="requests wait for 30 % of their time", is_confirmed=True)
+    prompts = Finding(cause="prefill interference", share=0.194, claim="prompts take 19.4 %", is_confirmed=True)
+    weights = Finding(cause="weight bandwidth", share=0.1, claim="weights take 10 %", is_confirmed=True)
+
+    def shown(naming: Naming) -> str:
+        return words(
+            "verdict", msgspec.structs.replace(running(), verdict=verdict_of(Explanation(naming=naming))), 118, 4
+        )
+
+    starved = Naming(name="CPU starvation", share=0.22, sentence="waiting for a core", rejected=(waits, prompts))
+    # More than the name has, of another whole: it does not stand beside it.
+    assert "not queueing 30.0 % of requests' time · prefill interference 19.4 %" in shown(starved)
+    waiting = Naming(name="queueing", share=0.99, sentence="requests wait", rejected=(prompts, weights))
+    assert "beside it prefill interference 19.4 % of wall time · weight bandwidth 10.0 %" in shown(waiting)
+
+
+STRAYING = "single steps stray by 80.1 % from what is known of them"
+
+
+@pytest.mark.parametrize(
+    ("doubt", "room", "told"),
+    [
+        (STRAYING, 118, f"next nothing is recommended, for {STRAYING}"),
+        (STRAYING, 78, f"next nothing, for {STRAYING}"),
+        (STARVED, 118, f"next nothing, for {STARVED}"),
+        (STARVED, 78, "next nothing is recommended, for the engine's threads do not get their"),
+    ],
+)
+def test_that_nothing_is_recommended_is_said_with_the_reason(doubt: str, room: int, told: str) -> None:
+    named = Verdict(name="sampling", share=0.7, sentence="sampling takes 1 ms", basis="explainer")
+    explanation = Explanation(ranking=Ranking((), (), (), (), doubt))
+    snapshot = msgspec.structs.replace(running(), verdict=named, explanation=explanation)
+    assert told in words("verdict", snapshot, room, 3)

@@ -179,7 +179,10 @@ def _next_unknown(context: Context, room: int) -> Line:
         why = snapshot.explanation.why_no_ranking
         text = f"- {why[:1].lower()}{why[1:]}"
     elif (doubt := snapshot.explanation.ranking.doubt) is not None:
-        text = f"- {doubt}"
+        # As Explain says it, or shorter where that is how it fits.
+        text = f"nothing is recommended, for {doubt}"
+        if width(said(text)) > room - 5 >= width(said(brief := f"nothing, for {doubt}")):
+            text = brief
     else:
         text = "nothing is predicted to gain beyond doubt"
     told = shortened(said(printable(text)), room - 5, context.look.ellipsis)
