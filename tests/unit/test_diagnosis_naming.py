@@ -277,7 +277,7 @@ def test_what_idle_prefixes_spare_is_told_only_where_they_spare_something() -> N
     bound, found = told(taxed(4_000, 400, 0.1))
     assert bound.endswith("; useful hits and the time to the first token would pay for it")
     assert found == "400 of 4,000 prompt tokens were found; to compute them would have taken 10.0 % of the time"
-    assert told(taxed(4_000, 3_900, 5.0))[1].endswith("would have taken 5× the time")
+    assert told(taxed(4_000, 3_900, 5.0))[1].endswith("would have taken 5.00× the time")
     assert told(taxed(4_000, 3_900, None))[1] == "3,900 of 4,000 prompt tokens were found"
 
 
