@@ -74,7 +74,7 @@ class Screen:
         """Run it without a terminal, do something with it once it shows the first frame, and leave it."""
 
         async def run() -> None:
-            async with self.app.run_test(size=size, notifications=True) as self.pilot:
+            async with self.app.run_test(size=size, notifications=True, tooltips=True) as self.pilot:
                 await self.show()
                 await act(self)
             self.app.end_feed()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _ONLY_LIVE: Final = ("mark", "record", "pause")
 """Keys that a recording refuses, and the one that the line of its position has already."""
+_TEXTUALS: Final = "-textual-system"
+"""Class of what Textual itself puts on every screen, toasts and tooltips: these appear and go by its own rules."""
 
 
 class FrameScreen(Screen[None]):
@@ -59,7 +61,8 @@ class FrameScreen(Screen[None]):
             if is_small:
                 self._focused_before = self.focused
             for child in self.children:
-                child.display = (child is small) is is_small
+                if not child.has_class(_TEXTUALS):
+                    child.display = (child is small) is is_small
             if not is_small and self._focused_before is not None:
                 self.set_focus(self._focused_before)
         if is_small:

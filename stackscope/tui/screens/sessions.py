@@ -169,6 +169,9 @@ class SessionsScreen(FrameScreen):
     def on_resize(self) -> None:
         self.call_after_refresh(self.show_again)
 
+    def on_scrolled_resized(self) -> None:
+        self.show_again()  # What stands around the list is laid out for its width.
+
     def _draw(self) -> None:
         look, width = self.owner.look, self.size.width
         self.query_one("#caption", Bar).show(spelled(spread(self._caption(), (), width, look.ellipsis), look))
