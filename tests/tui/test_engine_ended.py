@@ -32,3 +32,18 @@ def test_its_keys_and_its_last_words_are_seen(size: tuple[int, int], recorded: P
             assert "line 11" in screen.text
 
     Screen().run(look, size)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24)], ids=lambda size: f"{size[0]}x{size[1]}")
+def test_its_keys_are_seen_however_long_the_reason_is(size: tuple[int, int]) -> None:
+    path = Path("/home/somebody", *(f"a-rather-long-name-of-a-folder-{n}" for n in range(24)))
+    died = EngineDiedError(f"{path / 'a.gguf'} cannot be read: it is none.", remedy="Check the path.", last_lines=LONG)
+
+    async def look(screen: Screen) -> None:
+        await screen.show(sessions.dead(), Status(failure=died, is_over=True, recorded=path / "b.jsonl.zst"))
+        for text in ("The engine has ended", "/home/somebody", "cannot be read", "Check the path.", "b.jsonl.zst"):
+            assert text in screen.text
+        for text in ("r  start it again", "q  quit", "esc "):
+            assert text in screen.text
+
+    Screen().run(look, size)

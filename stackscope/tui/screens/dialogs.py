@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Static
 
-from stackscope.tui.lines import printable
+from stackscope.tui.layout import LEAST_HEIGHT, LEAST_WIDTH
+from stackscope.tui.lines import cells, printable
 from stackscope.tui.screens.modal import Modal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
+    from textual.geometry import Size
 
     from stackscope.errors import StackscopeError
+    from stackscope.tui.app import StackscopeApp
 
 LONGEST_MARK: Final = 60
 MOST_LAST_LINES: Final = 12
@@ -27,9 +30,10 @@ MOST_WIDTH: Final = 96
 SHARE_HEIGHT: Final = 0.9
 """Of the terminal that a dialog takes at most, as the style sheet below says."""
 FRAME_WIDTH: Final = 6
-FRAME_HEIGHT: Final = 10
-"""Of it: border and padding; beside an engine's last words also the title, their heading, blank lines, and one row to
-spare."""
+FRAME_HEIGHT: Final = 8
+"""Of it: border and padding; of its height also the title, the keys, and blank lines between."""
+WORDS_HEIGHT: Final = 3
+"""The heading of an engine's last words, the blank line before it, and one row to spare."""
 KEYS: Final = "r  start it again     q  quit     esc  look at what was"
 
 _CSS: Final = """
@@ -54,7 +58,7 @@ class MarkDialog(Modal[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static("Mark this moment", classes="title", markup=False)
-            yield Input(placeholder="its name", max_length=LONGEST_MARK)
+            yield Input(placeholder="its name", max_length=LONGEST_MARK, select_on_focus=False)
             yield Static("enter  put it     esc  leave", classes="keys", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -67,9 +71,39 @@ class MarkDialog(Modal[str | None]):
         self.dismiss(None)
 
 
+def _room(size: Size) -> tuple[int, int]:
+    """(columns, rows) that a dialog has for what it says between its title and its keys, where it is seen at all."""
+    width = min(round(SHARE_WIDTH * max(size.width, LEAST_WIDTH)), MOST_WIDTH) - FRAME_WIDTH
+    return width, int(SHARE_HEIGHT * max(size.height, LEAST_HEIGHT)) - FRAME_HEIGHT
+
+
 def _height(text: str, width: int) -> int:
-    """Rows that a text takes at most: words are broken where they are longer than that."""
-    return len(textwrap.wrap(text, max(1, width), break_on_hyphens=False)) or 1
+    """Rows that a text takes: words that are longer than one begin on one of their own, and are broken."""
+    rows, used = 1, len(text) - len(text.lstrip())
+    for word in text.split():
+        size = cells(word)
+        if used and used + 1 + size > width:
+            rows, used = rows + 1, 0
+        rows, used = rows + (size - 1) // width, (used + 1 if used else 0) + (size - 1) % width + 1
+    return rows
+
+
+def _fitting(texts: Sequence[str], width: int, height: int, ellipsis: str) -> list[str]:
+    """The texts, the longest of them cut in the middle where they would take more rows than there are.
+
+    A path begins and ends with what tells it from others; and the keys must have their row, whatever is said.
+    """
+    found = list(texts)
+    while (over := sum(_height(text, width) for text in found) - height) > 0:
+        place = max(range(len(found)), key=lambda n: _height(found[n], width))
+        n_rows = _height(found[place], width)
+        if n_rows == 1:
+            break
+        half = (max(n_rows - over, 1) * width - 1) * len(found[place]) // (2 * cells(found[place]))
+        while half > 1 and _height(found[place][:half] + ellipsis + found[place][-half:], width) >= n_rows:
+            half -= 1
+        found[place] = found[place][:half] + ellipsis + found[place][-half:]
+    return found
 
 
 class EngineEnded(Modal[bool]):
@@ -92,23 +126,24 @@ class EngineEnded(Modal[bool]):
     def compose(self) -> ComposeResult:
         failure = self._failure
         title = "The engine has ended" if self._has_begun else "The engine could not start"
+        width, height = _room(self.app.size)
+        height -= _height(KEYS, width) - 1
+        said = [failure.message] if failure.remedy is None else [failure.message, failure.remedy]
+        kept = [] if self._recording is None else [f"The recording up to here is whole: {self._recording}"]
+        fitting = _fitting([*said, *kept], width, height - len(kept), cast("StackscopeApp", self.app).look.ellipsis)
+        height -= sum(_height(text, width) for text in fitting) + len(kept)
         with Vertical():
             yield Static(title, classes="title", markup=False)
-            yield Static(failure.message, markup=False)
-            if failure.remedy is not None:
-                yield Static(failure.remedy, markup=False)
-            kept = None if self._recording is None else f"The recording up to here is whole: {self._recording}"
-            if words := self._words([failure.message, failure.remedy, KEYS, kept]):
+            for text in fitting[: len(said)]:
+                yield Static(text, markup=False)
+            if words := self._words(width, height - WORDS_HEIGHT):
                 yield Static("\n".join(["\nIts log ends with:", *words]), markup=False)
-            if kept is not None:
-                yield Static(f"\n{kept}", markup=False)
+            for text in fitting[len(said) :]:
+                yield Static(f"\n{text}", markup=False)
             yield Static(KEYS, classes="keys", markup=False)
 
-    def _words(self, others: list[str | None]) -> list[str]:
-        """As many of its last lines as leave room for what else is said, and for the keys."""
-        width = min(round(SHARE_WIDTH * self.app.size.width), MOST_WIDTH) - FRAME_WIDTH
-        room = int(SHARE_HEIGHT * self.app.size.height) - FRAME_HEIGHT
-        room -= sum(_height(text, width) for text in others if text is not None) + (others[-1] is not None)
+    def _words(self, width: int, room: int) -> list[str]:
+        """As many of its last lines as have room."""
         lines: list[str] = []
         for line in reversed(getattr(self._failure, "last_lines", ())[-MOST_LAST_LINES:]):
             room -= _height(told := f"  {printable(line)}", width)
@@ -151,11 +186,16 @@ class Question(Modal[bool]):
         self._keys = f"y  {yes}     esc  {no}"
 
     def compose(self) -> ComposeResult:
+        ellipsis = cast("StackscopeApp", self.app).look.ellipsis
         with Vertical():
             yield Static(self._title, classes="title", markup=False)
-            for text in self._details:
+            for text in _fitting(self._details, *_room(self.app.size), ellipsis):
                 yield Static(text, markup=False)
             yield Static(self._keys, classes="keys", markup=False)
+
+    async def on_resize(self) -> None:
+        """Say as much as now has room."""
+        await self.recompose()
 
     def action_answer(self, is_sure: bool) -> None:
         """Close with the answer."""
