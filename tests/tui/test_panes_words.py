@@ -368,7 +368,18 @@ def test_long_words_and_wide_characters_are_broken_to_the_width() -> None:
 
 def test_why_there_is_no_text_is_said() -> None:
     assert words("text", running()) == "No request is selected."
-    assert "It has no text yet." in words("text", running(), selected=611)
+    assert "Its text is not known" in words("text", running(), selected=611)
+    new = msgspec.structs.replace(running().requests[0], output_tokens=0)
+    for state, said in (("running", "It has no text yet."), ("dead", "It has no text.")):
+        snapshot = msgspec.structs.replace(running(), state=state, requests=(new,))
+        assert said in words("text", snapshot, selected=new.id)
+
+
+@pytest.mark.parametrize("state", ["dead", "finished"])
+def test_no_request_is_in_flight_in_a_session_that_is_over(state: str) -> None:
+    told = words("requests", msgspec.structs.replace(running(), state=state))
+    assert "cut off" in told
+    assert not any(word in told for word in ("in flight", "decode", "waiting"))
 
 
 def test_names_from_outside_are_made_harmless() -> None:

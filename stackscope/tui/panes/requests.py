@@ -72,6 +72,8 @@ COLUMNS: Final = (
     Column("age", 8, 7, lambda request: units.duration(request.age_ns)),
     Column("ended", 12, 9, lambda r: ENDS[r.finished] if r.finished is not None else "", is_number=False),
 )
+_OVER: Final = ("dead", "finished")
+"""States of a session in which no request goes on."""
 _GAP: Final = 2
 _POINTER: Final = 2
 
@@ -110,10 +112,13 @@ class RequestsPane(Pane):
 
 def _notes(snapshot: Snapshot) -> tuple[Line, ...]:
     n = sum(request.finished is None for request in snapshot.requests)
-    waiting = snapshot.levels.queue
-    full = f"{units.count(n)} in flight"
     if not has_begun(snapshot):
         return ()
+    if snapshot.state in _OVER:
+        done = f"{units.count(snapshot.n_requests)} done"
+        return (said(f"{units.count(n)} cut off, {done}"), said(f"{units.count(n)} cut off")) if n else (said(done),)
+    waiting = snapshot.levels.queue
+    full = f"{units.count(n)} in flight"
     queued = f", {units.count(waiting)} waiting" if waiting is not None else ""
     return (said(f"{full}{queued}, {units.count(snapshot.n_requests)} done"), said(f"{full}{queued}"), said(full))
 
@@ -154,14 +159,19 @@ def _line(request: RequestView, columns: Sequence[Column], context: Context) -> 
     pointer = f"{context.look.pointer if is_selected else '':<{_POINTER}}"
     gap = " " * _GAP
     if is_selected:
-        text = pointer + gap.join(_set(column.text(request), column) for column in columns)
+        text = pointer + gap.join(_set(_text(request, column, context), column) for column in columns)
         return (Span(text.ljust(context.size.width), "selected"),)
     style = "label" if request.finished is not None else ""
     spans = [Span(pointer)]
     for index, column in enumerate(columns):
-        text = _set(column.text(request), column) + (gap if index < len(columns) - 1 else "")
+        text = _set(_text(request, column, context), column) + (gap if index < len(columns) - 1 else "")
         spans.append(Span(text, "unknown" if text.strip() == units.UNKNOWN else _style(column, request) or style))
     return tuple(spans)
+
+
+def _text(request: RequestView, column: Column, context: Context) -> str:
+    is_cut_off = request.finished is None and context.snapshot.state in _OVER
+    return "cut off" if is_cut_off and column.header == "phase" else column.text(request)
 
 
 def _style(column: Column, request: RequestView) -> str:

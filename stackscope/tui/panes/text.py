@@ -28,7 +28,8 @@ class TextPane(Pane):
         snapshot, size = context.snapshot, context.size
         request = next((view for view in snapshot.requests if view.id == context.selected), None)
         if context.text is None:
-            return Drawn(wrapped(_missing(context), size.width), _notes(context, None))
+            n = None if request is None or not request.output_tokens else request.output_tokens
+            return Drawn(wrapped(_missing(context, n), size.width), _notes(context, n))
         lines = _tail(context.text, size.width, size.height)
         is_growing = request is not None and request.finished is None and snapshot.state in ("running", "settling")
         if lines and is_growing and cells(lines[-1][0].text) < size.width:
@@ -37,10 +38,14 @@ class TextPane(Pane):
         return Drawn(tuple(lines), _notes(context, n))
 
 
-def _missing(context: Context) -> str:
+def _missing(context: Context, n_tokens: int | None) -> str:
     if not has_begun(context.snapshot):
         return awaited(context.snapshot, "text shows here")
-    return "No request is selected." if context.selected is None else "It has no text yet."
+    if context.selected is None:
+        return "No request is selected."
+    if n_tokens is not None:
+        return "Its text is not known: it is told only while this pane is on the screen."
+    return "It has no text yet." if context.snapshot.state not in ("dead", "finished") else "It has no text."
 
 
 def _notes(context: Context, n_tokens: int | None) -> tuple[Line, ...]:
