@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_args
 
@@ -16,13 +15,13 @@ from textual.worker import get_current_worker
 from stackscope.analysis.live.snapshot import Snapshot
 from stackscope.tui import theme
 from stackscope.tui.bindings import Keymap, bindings
-from stackscope.tui.control import SPEEDS
 from stackscope.tui.feed import Feed, Frame
 from stackscope.tui.look import UNICODE, Look
 from stackscope.tui.modes import OTHERS, commands
 from stackscope.tui.roomy import RoomyApp
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.screens.running import FrameScreen
+from stackscope.tui.showing import Pause, as_it_ended
 from stackscope.tui.source import Status
 from stackscope.tui.styles import CSS, line_filters, textual_theme
 from stackscope.tui.toggling import Said, Toggling
@@ -111,7 +110,6 @@ class StackscopeApp(RoomyApp):
         """The newest."""
         self.toggling = Toggling(control, cores=cores)
         self._models = {} if models is None else models
-        self.is_paused = False
         self.fault: BaseException | None = None
         """What ended the screen that should not have. `None`: nothing."""
         self.is_interrupted = False
@@ -127,6 +125,7 @@ class StackscopeApp(RoomyApp):
         self.feed = Feed(
             source, make_view=make_view, announce=self._announce, is_stalled=self._is_stalled, governor=governor
         )
+        self.pause = Pause(self.feed)
 
     # The beginning and the end
 
@@ -154,6 +153,11 @@ class StackscopeApp(RoomyApp):
         if self.feed.ident is not None:
             self.feed.join()
         self.fault = self.fault or self.feed.fault
+
+    @property
+    def is_paused(self) -> bool:
+        """The display is held still."""
+        return self.pause.is_on
 
     @property
     def has_terminal_answered(self) -> bool:
@@ -193,25 +197,28 @@ class StackscopeApp(RoomyApp):
             self.take(frame)
 
     def take(self, frame: Frame) -> None:
-        """Show a frame; while the display is paused, only what its status says."""
-        if self.is_paused:
-            frame = replace(frame, snapshot=self.frame.snapshot, own_share=None)  # What stands still costs less.
-        self.frame = frame
+        """Show a frame; while the display is paused, only what its status and the toggles say."""
+        frame = as_it_ended(frame)
         self.toggling.see(frame.snapshot)
+        self.frame = frame = self.pause.held(frame, self.frame)
         if not self._has_looked:
             self._look_for_variants()
         if frame.status is not self._told_status:
             self._told_status = frame.status
             for notice in frame.status.notices:
                 self.tell(notice, is_warning=True)
-        for screen in self.screen_stack:
-            if isinstance(screen, FrameScreen) and screen.is_composed:
-                screen.show(frame)
+        self._show_again()
         failure = frame.status.failure
         if failure is not self._told_failure:
             self._told_failure = failure
             if failure is not None:
                 self._tell_failure(failure)
+
+    def _show_again(self) -> None:
+        """Draw what has changed."""
+        for screen in self.screen_stack:
+            if isinstance(screen, FrameScreen) and screen.is_composed:
+                screen.show(self.frame)
 
     def _look_for_variants(self) -> None:
         """See by a thread, as it reads files, which other weights of the same model there are."""
@@ -231,7 +238,7 @@ class StackscopeApp(RoomyApp):
 
     def _take_variants(self, found: tuple[Variant, ...]) -> None:
         self.toggling.variants = found
-        self.toggling.see(self.frame.snapshot)
+        self.toggling.see_again()
 
     def _tell_failure(self, failure: StackscopeError) -> None:
         from stackscope.tui.screens.dialogs import EngineEnded
@@ -268,13 +275,22 @@ class StackscopeApp(RoomyApp):
         if refusal is not None:
             self.tell(refusal, is_warning=True)
 
+    def _has_ended(self) -> bool:
+        """Whether nothing can be asked of the engine any more, which is then said at once, with what can be done."""
+        has_ended = self.control.is_live and self.frame.status.is_over
+        if has_ended:
+            self.tell(f"The engine has ended: {self.keys.shown('restart')} starts it again.", is_warning=True)
+        return has_ended
+
     def press_toggle(self, toggle: str, direction: int) -> None:
         """Go to the next value of a toggle, or the one before."""
-        self._say_of_toggle(self.toggling.press(toggle, 1 if direction > 0 else -1))
+        if not self._has_ended():
+            self._say_of_toggle(self.toggling.press(toggle, 1 if direction > 0 else -1))
 
     def choose_toggle(self, toggle: str, label: str) -> None:
         """Choose a value of a toggle."""
-        self._say_of_toggle(self.toggling.choose(toggle, label))
+        if not self._has_ended():
+            self._say_of_toggle(self.toggling.choose(toggle, label))
 
     def open_toggles(self) -> None:
         """Show all toggles with all their values."""
@@ -287,13 +303,16 @@ class StackscopeApp(RoomyApp):
         if said is not None:
             self.tell(said.text, is_warning=said.is_refusal)
         if self.is_paused:
-            self.take(self.frame)  # The chip shows what was asked for.
+            self.pause.look()
+            self._show_again()  # The chip shows what was asked for.
         self.feed.wake()
 
     def ask_mark(self) -> None:
         """Ask for a mark's name, and put it."""
         from stackscope.tui.screens.dialogs import MarkDialog
 
+        if self._has_ended():
+            return
         if not self.control.is_live:
             self._say(self.control.mark(""))
             return
@@ -305,7 +324,8 @@ class StackscopeApp(RoomyApp):
 
     def toggle_recording(self) -> None:
         """Start a recording, or end it."""
-        self._say(self.control.record(is_wanted=not self.control.is_recording_asked))
+        if not self._has_ended():
+            self._say(self.control.record(is_wanted=not self.control.is_recording_asked))
 
     def toggle_pause(self) -> None:
         """Hold the display still, or the recording that is played."""
@@ -313,34 +333,9 @@ class StackscopeApp(RoomyApp):
         if playback is not None:
             playback.pause() if playback.is_playing else playback.play()
             return
-        self.is_paused = not self.is_paused
-        self.feed.is_paused = self.is_paused
-        if self.is_paused:
-            self.take(self.frame)
-        else:
-            self.feed.wake()
-
-    def play_step(self, n: int) -> None:
-        """Play single steps, back where `n` is negative."""
-        if self.playback is not None:
-            self.playback.step(n)
-
-    def change_speed(self, direction: int) -> None:
-        """Play a recording faster or slower."""
-        if self.playback is not None:
-            speed = self.playback.speed
-            place = min(range(len(SPEEDS)), key=lambda n: abs(SPEEDS[n] - speed))
-            self.playback.set_speed(SPEEDS[min(max(place + direction, 0), len(SPEEDS) - 1)])
-
-    def seek_by(self, seconds: int | None) -> None:
-        """Go on or back in a recording. `None`: to its beginning."""
-        if self.playback is not None:
-            self.playback.seek(0 if seconds is None else self.playback.position_ns + seconds * 1_000_000_000)
-
-    def seek_to_end(self) -> None:
-        """Go to the end of a recording, as far as it has got."""
-        if self.playback is not None:
-            self.playback.seek(self.playback.end_ns)
+        self.pause.switch(self)
+        self.frame = self.pause.held(self.frame, self.frame)
+        self._show_again()
 
     def want_text(self, *, is_wanted: bool) -> None:
         """Whether the text of requests is looked at by anybody."""
@@ -397,4 +392,4 @@ class StackscopeApp(RoomyApp):
         """Draw with this theme from now on."""
         self.kind = kind
         self.theme = f"stackscope-{kind}"
-        self.take(self.frame)
+        self._show_again()

@@ -35,7 +35,7 @@ STOP_S: Final = 1.2
 STOP_LOADING_S: Final = 0.3
 
 STILL_LOADING: Final = "The engine is still loading."
-NOT_RUNNING: Final = "The engine does not run."
+NOT_RUNNING: Final = "The engine does not run: start it again first."
 
 
 class Runner:
@@ -76,7 +76,8 @@ class Runner:
         self._is_over = False
         self._failure: StackscopeError | None = None
         self._told_failure: StackscopeError | None = None
-        """As it was in the last status."""
+        self._told_over = False
+        """As they were in the last status."""
         self._recording_failure: StackscopeError | None = None
         self._has_recording_failed = False
         """Nobody has asked for another recording since."""
@@ -120,7 +121,7 @@ class Runner:
         self._look_at_recording()
         recording = self.recording
         notices, self._notices = tuple(self._notices), []
-        self._told_failure = self._failure
+        self._told_failure, self._told_over = self._failure, self._is_over
         return Status(
             loading=self._loading,
             recording=recording,
@@ -146,7 +147,7 @@ class Runner:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._notices) or self._failure is not self._told_failure
+        return bool(self._notices) or self._failure is not self._told_failure or self._is_over is not self._told_over
 
     def close(self) -> None:
         if self._process is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECORDED: Final = "This is a recording: what ran in it cannot be switched any more."
 LOADING: Final = "The engine is not ready yet: its models are being loaded."
-ENDED: Final = "The engine has ended: there is nothing to switch."
+ENDED: Final = "The engine has ended: there is nothing to switch until it is started again."
 
 PATIENCE_NS: Final = 3_000_000_000
 PATIENCE_STEPS: Final = 64
@@ -77,6 +77,10 @@ class Toggling:
     def forget(self) -> None:
         """Await nothing any longer: the engine said that it did not understand, or a new one begins."""
         self._pending.clear()
+        self.see_again()
+
+    def see_again(self) -> None:
+        """Take into account what has changed beside the newest snapshot."""
         if self._snapshot is not None:
             self.see(self._snapshot)
 

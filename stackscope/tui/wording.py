@@ -88,6 +88,8 @@ def awaited(snapshot: Snapshot, what: str) -> str:
             return f"No step has run yet; {what} once the first is done."
         case "finished":
             return "This session has no steps."
+        case "dead" if snapshot.header is None:
+            return "The engine could not start."
         case "dead":
             return "The engine died before its first step."
     return f"This source does not tell {what}."

@@ -226,6 +226,58 @@ def test_while_paused_what_has_to_be_said_is_said_and_nothing_else_changes() -> 
         assert isinstance(screen.app.screen, EngineEnded)
 
 
+def test_while_paused_toggles_and_the_recording_go_on() -> None:
+    @on(snapshot=sessions.running(), status=Status(recording=RECORDING, recorded_ns=60_000_000_000))
+    async def _(screen: Screen) -> None:
+        screen.source.is_moving = True
+        before = screen.view.still
+        assert before.config is not None
+        await screen.press("space", "b")
+        assert "slots 4→8" in screen.text
+        config = msgspec.structs.replace(before.config, slots=8)
+        screen.view.still = msgspec.structs.replace(before, config=config, n_tokens=before.n_tokens + 1)
+        screen.source.state = Status(recording=RECORDING, recorded_ns=61_000_000_000)
+        await screen.until(lambda: "slots 8 " in screen.text and "rec 1:01" in screen.lines[0])
+        await screen.press("y")  # Drawn in another theme, it is the same.
+        assert "slots 8 " in screen.text
+        assert screen.app.frame.snapshot is before
+
+    @on(snapshot=sessions.running(), status=Status(recording=RECORDING, recorded_ns=60_000_000_000))
+    async def _(screen: Screen) -> None:
+        screen.source.is_moving = True
+        await screen.press("space")
+        screen.source.state = Status(is_over=True)
+        await screen.until(lambda: "finished" in screen.lines[0])
+
+
+def test_an_engine_that_could_not_start_looks_dead_and_says_why() -> None:
+    missing = ModelFileError("There is no model nosuch.gguf.", remedy="Check the path.")
+
+    @on(snapshot=sessions.starting(), status=Status(failure=missing, is_over=True))
+    async def _(screen: Screen) -> None:
+        await screen.press("escape")
+        assert "There is no model nosuch.gguf. Check the path." in screen.text
+        assert "The engine could not start." in screen.text
+        assert "tarting" not in screen.text
+        await screen.press("s")
+        await screen.until(lambda: "The engine has ended: R starts it again." in screen.text)
+        assert not any("speculation" in asked for asked in screen.control.asked)
+
+
+@pytest.mark.parametrize("key", ["m", "r", "s", "b"])
+def test_what_a_dead_engine_cannot_do_is_said_at_once_with_the_remedy(key: str) -> None:
+    died = EngineDiedError("The engine process aborted.")
+
+    @on(snapshot=sessions.dead(), status=Status(failure=died, is_over=True))
+    async def _(screen: Screen) -> None:
+        await screen.press("escape")
+        asked = list(screen.control.asked)
+        await screen.press(key)
+        await screen.until(lambda: "The engine has ended: R starts it again." in screen.text)
+        assert isinstance(screen.app.screen, LiveScreen)
+        assert screen.control.asked == asked
+
+
 def test_a_mark_asks_for_its_name() -> None:
     @on()
     async def _(screen: Screen) -> None:

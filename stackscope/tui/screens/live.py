@@ -62,6 +62,12 @@ def _placed(child: Widget, area: Area) -> WidgetPlacement:
     return WidgetPlacement(area, Offset(0, 0), Spacing(0, 0, 0, 0), child)
 
 
+def _end(frame: Frame) -> str | None:
+    """What ended the engine; where it could not even start, with what can be done about that. `None`: nothing did."""
+    failure = frame.status.failure
+    return None if failure is None else str(failure) if frame.snapshot.header is None else failure.message
+
+
 class LiveScreen(RunningScreen):
     """Everything at once, or on pages where the terminal is too small for that."""
 
@@ -127,7 +133,7 @@ class LiveScreen(RunningScreen):
             look=self.owner.look,
             selected=selected,
             text=text,
-            end=None if frame.status.failure is None else frame.status.failure.message,
+            end=_end(frame),
             is_paused=self.owner.is_paused,
         )
 

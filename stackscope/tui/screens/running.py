@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from textual.screen import Screen
 
 from stackscope.tui.bindings import KEYS, bindings, toggle_bindings
+from stackscope.tui.control import SPEEDS
 from stackscope.tui.layout import is_too_small
 from stackscope.tui.widgets.painted import TooSmall
 
@@ -108,25 +109,32 @@ class RunningScreen(FrameScreen):
         self.owner.toggle_pause()
 
     def action_play_step(self, n: int) -> None:
-        """Play single steps."""
-        self.owner.play_step(n)
+        """Play single steps, back where `n` is negative."""
+        if (playback := self.owner.playback) is not None:
+            playback.step(n)
 
     def action_play_speed(self, direction: int) -> None:
         """Play faster or slower."""
-        self.owner.change_speed(direction)
+        if (playback := self.owner.playback) is not None:
+            speed = playback.speed
+            place = min(range(len(SPEEDS)), key=lambda n: abs(SPEEDS[n] - speed))
+            playback.set_speed(SPEEDS[min(max(place + direction, 0), len(SPEEDS) - 1)])
 
     def action_play_seek(self, seconds: int) -> None:
         """Go on or back by seconds."""
-        self.owner.seek_by(seconds)
+        if (playback := self.owner.playback) is not None:
+            playback.seek(playback.position_ns + seconds * 1_000_000_000)
+
+    def action_play_start(self) -> None:
+        """Go to the beginning."""
+        if (playback := self.owner.playback) is not None:
+            playback.seek(0)
+
+    def action_play_end(self) -> None:
+        """Go to the end, as far as it has got."""
+        if (playback := self.owner.playback) is not None:
+            playback.seek(playback.end_ns)
 
     def action_restart(self) -> None:
         """Start the engine anew, once confirmed."""
         self.owner.ask_restart()
-
-    def action_play_end(self) -> None:
-        """Go to the end."""
-        self.owner.seek_to_end()
-
-    def action_play_start(self) -> None:
-        """Go to the beginning."""
-        self.owner.seek_by(None)
