@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from typing import TYPE_CHECKING, Any, Final
@@ -15,20 +16,30 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 1 << 20
 """A longer file of settings is none."""
+_GIVE_SETTINGS: Final = "Give the path of a file of settings in TOML."
 
 
 def read_toml(path: Path, *, called: str = "") -> dict[str, Any]:
     """What a file holds. Raises `UsageError`, which names it; `called` stands before its path where it is not there."""
     try:
         return tomllib.loads(_text_of(path))
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file in UTF-8.") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path} is not a text file in UTF-8, from line {line} on.",
+            remedy="Save it as UTF-8, if it is a file of settings.",
+        ) from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+        where = re.search(r" \(at (line \d+), column \d+\)$", str(error))
+        raise UsageError(
+            f"{path} is not valid TOML: {error}.",
+            remedy=f"Correct {'its end' if where is None else where[1]}: a section is [name], a setting name = value, "
+            "with quotes around a text.",
+        ) from None
     except ValueError:  # Python reads no numbers of thousands of digits.
-        raise UsageError(f"{path} holds a number with too many digits.") from None
+        raise UsageError(f"{path} holds a number with too many digits.", remedy="Write fewer.") from None
     except RecursionError:
-        raise UsageError(f"{path} is nested too deeply: it holds something else than settings.") from None
+        raise UsageError(f"{path} is nested too deeply for settings.", remedy=_GIVE_SETTINGS) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(f"{called}{path} cannot be read: {reason}.", remedy="Check the path.") from None
@@ -41,7 +52,9 @@ def _text_of(path: Path) -> str:
         if not raw and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             raise UsageError(f"{path} is a pipe to which nobody writes.", remedy="Give the path of a file.")
     if len(raw) > MOST_BYTES:
-        raise UsageError(f"{path} is longer than {units.data_size(MOST_BYTES)}: it holds something else than settings.")
+        raise UsageError(
+            f"{path} is longer than {units.data_size(MOST_BYTES)}, too long for settings.", remedy=_GIVE_SETTINGS
+        )
     return raw.decode("utf-8-sig")  # Editors on Windows begin a file with a byte order mark.
 
 

@@ -261,7 +261,13 @@ def test_a_path_to_record_to_asks_for_a_recording(tmp_path: Path) -> None:
         ("[key]\nmark = 'x'", "{path}: there is no section [key]. Did you mean keys?"),
         (
             "[engine\n",
-            "{path} is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 8).",
+            "{path} is not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 8)."
+            " Correct line 1: a section is [name], a setting name = value, with quotes around a text.",
+        ),
+        (
+            "[engine]\nmodel = '",
+            "{path} is not valid TOML: Expected \"'\" (at end of document)."
+            " Correct its end: a section is [name], a setting name = value, with quotes around a text.",
         ),
     ],
 )
@@ -275,8 +281,9 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     assert refusal(missing) == f"The settings file {missing} cannot be read: No such file or directory. Check the path."
     assert refusal(tmp_path) == f"The settings file {tmp_path} cannot be read: Is a directory. Check the path."
     binary = tmp_path / "binary.toml"
-    binary.write_bytes(b"\xff\xfe[")
-    assert refusal(binary) == f"{binary} is not a text file in UTF-8."
+    binary.write_bytes(b"[engine]\n\xff\xfe[")
+    told = f"{binary} is not a text file in UTF-8, from line 2 on. Save it as UTF-8, if it is a file of settings."
+    assert refusal(binary) == told
 
 
 @pytest.mark.parametrize(
