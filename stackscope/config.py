@@ -57,6 +57,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     screen: ScreenOptions = ScreenOptions()
     keys: dict[str, str] = {}
     """Keys of the screen by action, as the user wrote them: the screen judges them."""
+    keys_file: str | None = None
+    """Where they stand. `None`: nowhere."""
     remarks: tuple[str, ...] = ()
     """What of it will do nothing, in sentences."""
 
@@ -101,7 +103,8 @@ def resolve(
         raise _named(error, given) from None
     origins = {key: item.origin for key, item in typed.items()}
     remarks = without_effect(origins, built.workload, built.engine)
-    return msgspec.structs.replace(built, remarks=remarks)
+    keys_file = str(path) if path is not None and built.keys else None
+    return msgspec.structs.replace(built, remarks=remarks, keys_file=keys_file)
 
 
 def _check_order(given: Mapping[str, Given]) -> None:

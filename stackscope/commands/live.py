@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stackscope import units
 from stackscope.characters import harmless
+from stackscope.commands.wrong_keys import tell_wrong_keys
 from stackscope.config import resolve
 from stackscope.launch import with_models
 from stackscope.model.files import shown
@@ -34,6 +35,7 @@ def live(given: Mapping[str, object], *, config: Path | None = None) -> int:
     options = resolve(given, config=config)
     if missing is not None:
         print(f"stackscope: no live screen, because {harmless(missing)}; this is `stackscope run`.", file=sys.stderr)
+    tell_wrong_keys(options)
     from stackscope.commands.run import run
 
     return run(options)

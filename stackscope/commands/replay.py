@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stackscope.characters import harmless
+from stackscope.commands.wrong_keys import tell_wrong_keys
 from stackscope.tui.terminal import why_no_screen
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _summarise(path: Path, options: RunOptions, why: str) -> int:
 
     reader = SessionReader(path)  # First of all: what is no recording is one sentence, and no summary.
     print(f"stackscope: no live screen, because {harmless(why)}; this is the summary.", file=sys.stderr)
+    tell_wrong_keys(options)
     run = RunSummary(limits=options.limits.service)
     explainer = Explainer(rules=Allowances(reader.header.cores), cpu_ns=unhurried)
     scorer, loads = Scorer(), LoadsSeen(reader.header)

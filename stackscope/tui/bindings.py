@@ -130,7 +130,8 @@ NOT_GIVEN_AWAY: Final = frozenset(
     {"tab", "shift+tab", "escape", "enter", "up", "down", "left", "right", "pageup", "pagedown", "ctrl+c"}
 )
 """Keys that move about in every list and dialog."""
-_MODIFIERS: Final = ("ctrl", "shift", "alt", "meta", "super", "hyper")
+_MODIFIERS: Final = ("ctrl", "shift", "alt", "super")
+"""Those that terminals send. No keyboard has `hyper`, and `meta` comes as `alt`."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,8 @@ def _normalised(key: str) -> str:
 def _is_key(key: str) -> bool:
     *modifiers, last = key.split("+")
     if any(modifier not in _MODIFIERS for modifier in modifiers):
+        return False
+    if modifiers == ["shift"] and len(last) == 1:  # What comes is another character: the capital, where there is one.
         return False
     return last in _NAMES or (len(last) == 1 and last.isprintable())
 
