@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
+from typer.core import TyperGroup
 
 from stackscope.characters import harmless
 from stackscope.commands.interrupts import raising, status_of
@@ -33,7 +34,34 @@ PLAIN: Final[dict[str, Any]] = {
 
 METAVARS: Final = {int: "N", float: "X"}
 
-app = typer.Typer(name="stackscope", **PLAIN)
+
+class Verbs(TyperGroup):
+    """All verbs. What typer says of a wrong option is put in words that help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options before the verb, of which there are few: one of a verb may be meant for it."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            name = getattr(error, "option_name", "")
+            if name not in {"--config", *(flag for option in OPTIONS for flag in option.flags.split("/"))}:
+                raise
+            with reporting():
+                raise UsageError(
+                    f"{name} stands before the command, and options belong to the command.",
+                    remedy=f"Write it after that: stackscope live {name}.",
+                ) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # What its parser calls any value it refuses.
+            raise
+
+
+app = typer.Typer(name="stackscope", cls=Verbs, **PLAIN)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", metavar="FILE", parser=expanded)]
@@ -112,7 +140,7 @@ def _parameter(option: Option) -> inspect.Parameter:
             None,
             option.flags,
             help=option.help + note,
-            metavar=option.metavar or METAVARS.get(_base(field_types()[key])),
+            metavar=option.metavar or METAVARS.get(_base(field_types()[key])) or _choices(field_types()[key]),
             show_default=False,
         ),
         annotation=kind | None,
@@ -136,7 +164,12 @@ def _base(kind: Any) -> Any:
     return kind if get_origin(kind) in (Literal, tuple) or not parts else parts[0]
 
 
-def _parsed_as(kind: Any) -> Any:
-    """What typer parses: switches and choices. All else is a text to it, so that `config` alone judges numbers."""
+def _choices(kind: Any) -> str | None:
+    """What stands for a value that is one of several. `None`: it is not."""
     base = _base(kind)
-    return base if base is bool or get_origin(base) is Literal else str
+    return f"<{'|'.join(get_args(base))}>" if get_origin(base) is Literal else None
+
+
+def _parsed_as(kind: Any) -> Any:
+    """What typer parses: switches. All else is a text to it, so that `config` alone judges it, in a sentence."""
+    return bool if _base(kind) is bool else str

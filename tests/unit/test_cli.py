@@ -199,7 +199,18 @@ def test_nothing_given_is_nothing_set(served: list[RunOptions]) -> None:
             "stackscope: --workload: there is no workload or file 'chta'. Did you mean chat?\n",
         ),
         (("run", "--config", "/no/such.toml"), "No such file or directory"),
-        (("run", "--speculation", "on"), "'on' is not one of"),
+        (
+            ("run", "--speculation", "on"),
+            "stackscope: --speculation must be one of off, ngram, draft, mtp, not 'on'.\n",
+        ),
+        (("live", "--kv-type", "q9"), "stackscope: --kv-type must be one of f32, f16, "),
+        (
+            ("--causal-probes",),
+            "stackscope: --causal-probes stands before the command, and options belong to the command."
+            " Write it after that: stackscope live --causal-probes.\n",
+        ),
+        (("--no-shadows", "live"), "Write it after that: stackscope live --no-shadows.\n"),
+        (("--slotz", "4"), "No such option: --slotz"),
         (("run", "--slotz", "4"), "No such option: --slotz"),
         (("juggle",), "No such command 'juggle'"),
     ],

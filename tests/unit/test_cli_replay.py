@@ -51,7 +51,7 @@ def test_limits_are_applied_to_what_was_recorded(recording: Path) -> None:
     [
         (("--refresh", "20"), "stackscope: --refresh must be a number from 0.1 to 10, not '20'."),
         (("--ttft-limit", "0"), "stackscope: --ttft-limit must be a number above 0, not '0'."),
-        (("--theme", "pink"), "Invalid value for '--theme'"),
+        (("--theme", "pink"), "stackscope: --theme must be one of auto, dark, light, ansi, mono, not 'pink'.\n"),
         (("--slots", "4"), "No such option"),
     ],
 )
@@ -65,6 +65,15 @@ def test_the_settings_file_counts(recording: Path, tmp_path: Path) -> None:
     settings = tmp_path / "mine.toml"
     settings.write_text("[limits]\nttft_ms = 1\n[screen]\ntheme = 'light'\n[keys]\nmark = 'M'\n")
     assert "in time       0 % within a TTFT of 1 ms" in replayed(recording, "--config", str(settings))[1]
+
+
+def test_keys_that_cannot_be_are_told_once_with_their_file(recording: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "mine.toml"
+    settings.write_text("[keys]\nmark = 'hyper+q'\npause = 'f2'\n")
+    code, told = replayed(recording, "--config", str(settings))
+    assert code == 0
+    assert told.count(f"stackscope: {settings}: [keys] mark: there is no key hyper+q") == 1
+    assert "pause" not in told
 
 
 def test_what_it_says_would_help_is_what_the_engine_would_run(monkeypatch: pytest.MonkeyPatch) -> None:

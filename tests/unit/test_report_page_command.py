@@ -59,7 +59,7 @@ def test_html_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         (("report", "nowhere.jsonl.zst"), 8, "nowhere.jsonl.zst does not exist."),
         (("report", CHAT, "--ttft-limit", "0"), 2, "--ttft-limit must be a number above 0, not '0'."),
         (("report",), 2, "Missing argument"),
-        (("export", CHAT, "--to", "xml", "-o", "x"), 2, "Invalid value for '--to'"),
+        (("export", CHAT, "--to", "xml", "-o", "x"), 2, "Invalid value for '--to': 'xml' is not one of"),
         (("export", CHAT, "--to", "csv"), 2, "Missing option '--output'"),
         (("export", "nowhere.jsonl.zst", "--to", "csv", "-o", "x"), 8, "nowhere.jsonl.zst does not exist."),
         (("export", __file__, "--to", "json", "-o", "x"), 8, "is not a Stackscope session"),
