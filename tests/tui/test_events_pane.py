@@ -164,3 +164,34 @@ def test_the_border_says_how_many_events_are_out_of_sight() -> None:
     notes = [plain(PANES["events"].content(replace(context, scrolled=n)).note) for n in (0, 5, 21)]
     assert notes == ["21 older events", "5 newer, 16 older events", "21 newer events"]
     assert PANES["events"].content(replace(context, size=Size(118, 30))).note == ()
+
+
+def test_events_stand_in_the_order_of_their_times() -> None:
+    """A change is told when it is done, after what came while it was made."""
+    events = tuple(
+        Event(at_ns=seconds * SECOND, kind="mark", label=f"mark-{seconds}") for seconds in (99, 97, 100, 96, 98)
+    )
+    snapshot = msgspec.structs.replace(running(), events=events)
+    for room in (78, 138):
+        text = words("events", snapshot, room, 12)
+        assert [text.index(f"mark-{seconds}") for seconds in (100, 99, 98, 97, 96)] == sorted(
+            text.index(f"mark-{seconds}") for seconds in (96, 97, 98, 99, 100)
+        )
+    assert "mark-100" in plain(latest(snapshot, 78, chosen()))
+
+
+def test_a_change_without_a_prediction_has_a_dash_for_it() -> None:
+    changed = Event(
+        at_ns=60 * SECOND, kind="rebuild", changes={"unified_kv": (False, True)}, effect=Effect(state="settling")
+    )
+    text = words("events", msgspec.structs.replace(running(), events=(changed,)), 138, 4)
+    assert "unified KV off → on rebuilt - settling" in text
+
+
+def test_one_sign_is_one_sign() -> None:
+    score = running().score
+    assert score is not None
+    one = msgspec.structs.replace(score, n=1, covered=1, n_signs=1, signs_right=1)
+    text = words("events", msgspec.structs.replace(running(), score=one), 138, 8)
+    assert "1 of 1 sign right" in text
+    assert "1 of 1 interval held" in text

@@ -295,9 +295,11 @@ def test_events_are_told_in_words() -> None:
     assert "1:32 mark baseline" in text
     assert "refused V cache f16 → q8_0: A quantised V cache needs flash attention, which is off." in text
     assert "flash attention on → off rebuilt in 182 ms, 2 requeued not distinguishable" in text
-    assert "2 requeued not distinguishable -1.0 % [-4.0, 2.0]" in words("events", running(), 140, 12)
+    assert "2 requeued - not distinguishable -1.0 % [-4.0, 2.0]" in words("events", running(), 140, 12)
     assert "load 4 → 8 not comparable: prompts became 2.1 times as long" in text
-    assert "weights F16 → Q8_0 rebuilt in 1.23 s, 2 requeued by plan +62 % [55, 69]" in words("events", running(), 140)
+    assert "weights F16 → Q8_0 rebuilt in 1.23 s, 2 requeued by plan - +62 % [55, 69]" in words(
+        "events", running(), 140
+    )
     narrow = words("events", running(), 60, 12)
     assert "predicted +92 % [71, 113] measured +121 % [115, 127]" in narrow
     assert "measured +62 % [55, 69]" in words("events", running(), 30, 20)

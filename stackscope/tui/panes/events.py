@@ -74,10 +74,16 @@ class EventsPane(Pane):
 
 def _listed(snapshot: Snapshot, size: Size) -> tuple[Event, ...]:
     """The events that a pane of this size tells of, newest first."""
+    events = _by_time(snapshot)
     if size.height >= _ROOMY:
-        return snapshot.events
+        return events
     # The verdict has a pane of its own: where little has room, changes and what they did come first.
-    return tuple([event for event in snapshot.events if event.kind != "verdict"]) or snapshot.events
+    return tuple([event for event in events if event.kind != "verdict"]) or events
+
+
+def _by_time(snapshot: Snapshot) -> tuple[Event, ...]:
+    """Newest first. They are recorded in another order: a change when it is done, with the time at which it was."""
+    return tuple(sorted(snapshot.events, key=lambda event: -event.at_ns))
 
 
 def _laid_out(events: Sequence[Event], size: Size, look: Look) -> tuple[list[Line], int]:
@@ -154,7 +160,7 @@ def _row(event: Event, room: int, column: int, look: Look, more: int) -> tuple[L
         return _beside((_time(event),), _TIME, rows)
     whole = _whole(event)
     is_alone = event.predicted is None and event.unpredicted is None and width(whole) > room - left - _PREDICTED
-    predicted = () if event.predicted is None else _change(event.predicted)
+    predicted = said(units.UNKNOWN, "unknown") if event.predicted is None else _change(event.predicted)
     if event.predicted is not None and width(predicted) >= _PREDICTED:
         predicted = quantity(units.change(event.predicted.value - 1))  # The interval is on the Explain screen.
     elif event.unpredicted is not None:
@@ -192,7 +198,8 @@ def latest(snapshot: Snapshot, room: int, look: Look) -> Line:
     if not snapshot.events:
         return (Span(" " * room),)
     # The verdict has a pane of its own.
-    event = next((one for one in snapshot.events if one.kind != "verdict"), snapshot.events[0])
+    events = _by_time(snapshot)
+    event = next((one for one in events if one.kind != "verdict"), events[0])
     head = (_time(event), *_what(event, look))
     tail: Line = ()
     for least in (width(head), min(width(head), _LEAST_HEAD)):
@@ -368,9 +375,9 @@ def _notes(snapshot: Snapshot, hidden: str) -> tuple[Line, ...]:
     score = snapshot.score
     parts: list[str] = []
     if score is not None and score.n > 0:
-        signs = f"{units.count(score.signs_right)} of {units.count(score.n_signs)} signs right"
+        signs = f"{units.count(score.signs_right)} of {units.counted(score.n_signs, 'sign')} right"
         error = f"median error {units.percent(score.median_error)}"
-        held = f"{units.count(score.covered)} of {units.count(score.n)} intervals held"
+        held = f"{units.count(score.covered)} of {units.counted(score.n, 'interval')} held"
         parts = [signs, error, held] if score.n_signs else [error, held]
     end = [hidden] if hidden else []
     return tuple([said(", ".join([*parts[:n], *end])) for n in range(len(parts), -1, -1) if n or end])
