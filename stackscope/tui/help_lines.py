@@ -39,6 +39,9 @@ def help_lines(keymap: Keymap, panes: Iterable[Pane], room: int, *, first: Seque
     for scope in dict.fromkeys((*first, *TITLES)):
         lines += _group(TITLES[scope], [key for key in KEYS if key.scope == scope], keymap, room)
     lines += _group("Toggles, and the same backwards", TOGGLE_KEYS, keymap, room)
+    menu = keymap.shown("toggles")
+    why = f"A toggle with ✗ behind its state cannot be switched now: the list of all, {menu}, says why."
+    lines += [*wrapped(why, room), ()]
     for pane in panes:
         lines += [(Span(pane.title, "headline"),), *pane_lines(pane.help, room), ()]
     return tuple(lines)

@@ -9,7 +9,7 @@ from typing import Final
 _PLAINER: Final = str.maketrans(
     {
         "…": "~", "·": ".", "×": "x", "→": ">", "±": "~", "µ": "u", "−": "-", "–": "-", "σ": "s", "≤": "<", "°": " ",
-        "‘": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ",
+        "✗": "!", "‘": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ",
     }
 )  # fmt: skip
 """What stands for characters of ours in ASCII: one cell for one cell, so that nothing moves."""
@@ -90,7 +90,7 @@ ASCII: Final = Look(
     arrow="->",
     plus_minus="+/-",
     recording="*",
-    cross="x",
+    cross="!",
     tick="v",
     paused="||",
 )

@@ -14,7 +14,7 @@ from stackscope.toggles import EngineConfig
 from stackscope.tui.bindings import ALL, KEYS, Keymap
 from stackscope.tui.evidence import DEFINITIONS, NO_EXPLAINER, counted, evidence
 from stackscope.tui.help_lines import help_lines, pane_lines
-from stackscope.tui.lines import plain, width
+from stackscope.tui.lines import plain, spelled, width
 from stackscope.tui.look import ASCII, UNICODE
 from stackscope.tui.palette import commands
 from stackscope.tui.panes import PANES
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from stackscope.analysis.live.snapshot import Snapshot
+    from stackscope.tui.look import Look
 
 
 def text(lines: Any) -> str:
@@ -52,6 +53,13 @@ def test_the_help_names_every_action_with_the_keys_it_has_now() -> None:
     assert any(line.split()[:3] == ["z", "S", "speculation"] for line in lines)
     for pane in PANES.values():
         assert pane.title in lines
+
+
+@pytest.mark.parametrize(("look", "sign"), [(UNICODE, "✗"), (ASCII, "!")])
+def test_the_help_explains_the_sign_of_a_refusal_as_it_is_drawn(look: Look, sign: str) -> None:
+    lines = help_lines(Keymap(), tuple(PANES.values()), 118)
+    told = "\n".join(plain(spelled(line, look)) for line in lines)
+    assert f"A toggle with {sign} behind its state cannot be switched now: the list of all, o, says why." in told
 
 
 def test_the_help_begins_with_what_matters_where_it_was_asked_for() -> None:

@@ -85,6 +85,10 @@ def test_settling_is_marked() -> None:
     assert "k KV f16…" in bar(made, 80)[0]
 
 
+def test_in_ascii_the_sign_of_a_refusal_is_no_letter() -> None:
+    assert "d split off!   e disagg off!   x accept off" in "".join(bar(toggling(), 250, 2, ASCII))
+
+
 def test_a_recording_has_no_keys_to_press_and_nothing_crossed_out() -> None:
     made = toggling(is_live=False)
     found = chips(made.situation, KEYS, UNICODE)

@@ -266,7 +266,7 @@ def test_a_path_to_record_to_asks_for_a_recording(tmp_path: Path) -> None:
         ),
         (
             "[engine]\nmodel = '",
-            "{path} is not valid TOML: Expected \"'\" (at end of document)."
+            '{path} is not valid TOML: Expected "\'" (at end of document).'
             " Correct its end: a section is [name], a setting name = value, with quotes around a text.",
         ),
     ],
