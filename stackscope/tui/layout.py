@@ -31,6 +31,8 @@ _TOGGLES_WIDTH: Final = 118
 """Columns in which the toggles that matter most fit on a line; all of them take two."""
 _SPACIOUS: Final = 38
 """Rows from which a line more for them leaves the panes on their page."""
+_JUST_TWO_ROWS: Final = range(22, 24)
+"""Rows in which two rows of panes fit on a page, but for a line."""
 _ROOMY: Final = 46
 """Rows from which there is room for more than the least of each pane."""
 _TABLES: Final = 56
@@ -90,7 +92,8 @@ def arranged(width: int, height: int, *, page: int = 0, has_transport: bool = Fa
         return Layout({}, (), 0)
     # In a recording toggles cannot be switched: what limits, and what would help, is worth their second line.
     has_one_line = has_transport and width < _TOGGLES_WIDTH and height < _SPACIOUS
-    verdict = 3 if height < 20 else 4 if height < 24 else 5
+    # What limits, what it is not and what would help have a line each, unless that takes a row of panes from the page.
+    verdict = 4 if height in _JUST_TWO_ROWS or (has_transport and height <= LEAST_HEIGHT) else 5
     toggles = 1 if height < 20 or has_one_line or (width >= _TOGGLES_WIDTH and height < _SPACIOUS) else 2
     fixed = 1 + verdict + toggles + int(has_transport) + 1
     rows = _rows(width, height)

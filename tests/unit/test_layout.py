@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stackscope.tui.layout import PANES, SHORT_NAMES, Region, arranged
 
 
@@ -20,6 +22,18 @@ def test_a_recording_on_a_small_terminal_has_the_same_first_page() -> None:
     assert layout.regions["transport"] == Region(0, 22, 80, 1)
     assert layout.regions["verdict"] == Region(0, 1, 80, 5)  # As live: the line is one of toggles, which are not used.
     assert layout.regions["toggles"] == Region(0, 6, 80, 1)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("height", [*range(16, 22), 24])
+def test_the_verdict_has_a_line_each_for_what_limits_what_it_is_not_and_what_would_help(
+    width: int, height: int
+) -> None:
+    """In the least of terminals, too: none has room for a second row of panes instead."""
+    layout = arranged(width, height)
+    assert layout.regions["verdict"].height == 5
+    pane = next(name for name in PANES if name in layout.regions)
+    assert layout.regions[pane].height >= 6
 
 
 def test_a_usual_terminal_shows_all_but_the_requests_at_once() -> None:
