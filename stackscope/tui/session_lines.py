@@ -32,30 +32,38 @@ class Columns(NamedTuple):
     date: int
     model: int
     workload: int
+    per_forward: int
     hits: int
     state: int
 
 
 def columns(room: int) -> Columns:
-    """The columns of a line of so many cells."""
+    """The columns of a line of so many cells. What would have a few letters is left out for what tells more."""
     date, state = (17, 15) if room >= 100 else (12, 1)
-    hits = 8 if room >= 72 else 0
-    left = room - _FIXED - date - hits - state
-    model = max(left * 3 // 5, 6)
-    return Columns(date, model, max(left - model, 0), hits, state)
+    left = room - _FIXED - date - state
+    per_forward, hits = (0 if left < _NAMES + each else each for each in (_PER_FORWARD, _PER_FORWARD + _HITS))
+    hits = max(hits - _PER_FORWARD, 0)
+    left -= per_forward + hits
+    model = min(left * 3 // 5, left - _WORKLOAD) if left >= _NAMES else max(left, 0)
+    return Columns(date, model, max(left - model, 0), per_forward, hits, state)
 
 
-_FIXED = 3 + 11 + 8 + 6 + 9 + 2
-"""Pointer and pick, duration, tok/s, A, size, a gap."""
+_FIXED = 3 + 11 + 8 + 9 + 2
+"""Pointer and pick, duration, tok/s, size, a gap."""
+_PER_FORWARD, _HITS = 6, 8
+_WORKLOAD = 8
+_NAMES = 2 * _WORKLOAD
+"""Cells of model and workload, below which there is one of them alone."""
 
 
 def heading(room: int, look: Look) -> Line:
     """The names of the columns."""
     cols = columns(room)
+    per_forward = f"{'A':>{cols.per_forward}}" if cols.per_forward else ""
     hits = f"{'hits':>{cols.hits}}" if cols.hits else ""
     text = (
         f"   {'recorded':<{cols.date}}{'model':<{cols.model}}{'workload'[: cols.workload]:<{cols.workload}}{'took':>11}"
-        f"{'tok/s':>8}{'A':>6}{hits}{'size':>9}  {'state' if cols.state > 1 else ''}"
+        f"{'tok/s':>8}{per_forward}{hits}{'size':>9}  {'state' if cols.state > 1 else ''}"
     )
     return fitted((Span(text, "label"),), room, look.ellipsis)
 
@@ -77,7 +85,7 @@ def row_line(entry: Entry, known: Digest, marks: Marks, room: int, look: Look) -
             *fitted((Span(model_of(entry, known), "value"),), cols.model - 1, look.ellipsis),
             Span(" "),
             *fitted((Span(workload_of(known)),), cols.workload, look.ellipsis),
-            *_figures(entry, known, cols.hits),
+            *_figures(entry, known, cols),
             *fitted((Span(f"  {state}", "warning" if word in ("cut off", "being written") else "label"),),
                     cols.state + 2, look.ellipsis),
         )  # fmt: skip
@@ -85,16 +93,22 @@ def row_line(entry: Entry, known: Digest, marks: Marks, room: int, look: Look) -
     return tuple(Span(span.text, "selected") for span in line) if marks.is_selected else line
 
 
-def _figures(entry: Entry, known: Digest, hits: int) -> Line:
+def _figures(entry: Entry, known: Digest, cols: Columns) -> Line:
     result = known.result
     size = Span(f"{units.data_size(entry.bytes):>9}", "label")
     if result is None:
-        return (Span(f"{'reading':>11}{'':>{14 + hits}}", "unknown"), size)
-    hit_rate = f"{units.percent(result[load.UsefulHitRate]):>{hits}}" if hits else ""
+        return (Span(f"{'reading':>11}{'':>{8 + cols.per_forward + cols.hits}}", "unknown"), size)
+    per_forward, hits = (
+        f"{text:>{room}}" if room else ""
+        for text, room in (
+            (units.number(result[speculation.TokensPerForward]), cols.per_forward),
+            (units.percent(result[load.UsefulHitRate]), cols.hits),
+        )
+    )
     return (
         Span(f"{units.duration(known.duration_ns):>11}"),
         Span(f"{units.number(result[load.OutputRate]):>8}", "value"),
-        Span(f"{units.number(result[speculation.TokensPerForward]):>6}{hit_rate}"),
+        Span(f"{per_forward}{hits}"),
         size,
     )
 

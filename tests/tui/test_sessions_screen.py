@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stackscope.session.paths import Folder
+from stackscope.tui.lines import plain
+from stackscope.tui.look import UNICODE
 from stackscope.tui.screens.dialogs import Question
 from stackscope.tui.screens.session_dialogs import ComparisonScreen
 from stackscope.tui.screens.sessions import SessionList, SessionsScreen
+from stackscope.tui.session_lines import columns, heading
 from tests.tui.apps import TinyApp, driven, text_of
 from tests.tui.controls import FakeControl
 from tests.tui.recordings import cut_off, damaged, write
@@ -209,3 +212,26 @@ def test_until_somebody_chooses_the_newest_is_selected(folder: Path) -> None:
         assert str(folder / "whole.jsonl.zst") in text_of(app)
 
     on_sessions(folder, act)
+
+
+@pytest.mark.parametrize("room", range(59, 120))
+def test_no_column_is_too_narrow_for_its_name(room: int) -> None:
+    told = plain(heading(room, UNICODE))
+    assert len(told) == room
+    assert "…" not in told
+    names = told.split()
+    assert {"recorded", "model", "took", "tok/s", "size"} <= set(names)
+    assert set(names) <= {"recorded", "model", "workload", "took", "tok/s", "A", "hits", "size", "state"}
+    assert columns(room).model >= 8
+
+
+def test_where_little_has_room_a_path_that_is_cut_ends_in_an_ellipsis(tmp_path: Path) -> None:
+    folder = tmp_path / ("a-rather-long-name-" * 5)
+    folder.mkdir()
+    write(folder / "a.jsonl.zst", steps=3)
+
+    async def act(_: Pilot[None], app: _Sessions) -> None:
+        path = next(line for line in text_of(app).split("\n") if line.strip().startswith(str(tmp_path)[:20]))
+        assert path.endswith("…")
+
+    on_sessions(folder, act, size=(60, 16))

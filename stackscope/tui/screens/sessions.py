@@ -12,7 +12,7 @@ from stackscope.session.paths import known_folders
 from stackscope.tui import bars
 from stackscope.tui.bindings import bindings
 from stackscope.tui.library import Digest, Entry, Library
-from stackscope.tui.lines import Line, Span, printable, spelled, spread
+from stackscope.tui.lines import Line, Span, fitted, printable, spelled, spread
 from stackscope.tui.screens.running import FrameScreen
 from stackscope.tui.session_lines import Marks, detail_lines, heading, row_line
 from stackscope.tui.widgets.painted import Bar, Painted, TooSmall
@@ -182,7 +182,8 @@ class SessionsScreen(FrameScreen):
         if entry is not None:
             marks = self.marks_of(self._list.here)
             lines = detail_lines(entry, self.library.known(entry), marks, max(about.size.width, 1), look)
-        about.paint(*(spelled(line, look) for line in lines[: max(about.size.height, 0)]))
+        room = max(about.size.width, 1)
+        about.paint(*(spelled(fitted(line, room, look.ellipsis), look) for line in lines[: max(about.size.height, 0)]))
 
     def _caption(self) -> Line:
         if not self.entries:
