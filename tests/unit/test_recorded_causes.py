@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from benchmarks.validate.score_naming import named
-from record_causes import MOST_BYTES, NATURAL, NOT_SHIPPED, chosen, file_name
+from record_causes import MOST_BYTES, NOT_SHIPPED, chosen, file_name
 from stackscope.analysis.diagnosis.gather import WINDOW_NS
 from stackscope.analysis.explainer import Explainer, unhurried
 from stackscope.engine.allowances import Allowances
@@ -63,9 +63,7 @@ def explained(name: str) -> tuple[Explanation, list[StepRecord]]:
 @needs_recordings
 @pytest.mark.parametrize("name", WANTED)
 def test_each_says_its_cause_first_in_its_summary(name: str) -> None:
-    # But for what limits before there is a fault.
     stood = [one.naming.name for one in explained(name)[0].stood]
-    stood = [one for one in stood if one == WANTED[name] or one not in NATURAL.values()]
     assert stood[:1] == ([] if WANTED[name] is None else [WANTED[name]])
 
 
