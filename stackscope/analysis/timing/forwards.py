@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stackscope.analysis.ledger import Ledger
     from stackscope.analysis.timing.curves import Floats
     from stackscope.records import Ubatch
+    from stackscope.records.ceilings import Place
     from stackscope.toggles import EngineConfig
 
 PAD: Final = 256
@@ -117,6 +118,12 @@ class ForwardDesign:
             ledger.distinct_experts(rows) * w.expert.bytes + ledger.distinct_experts(outputs) * w.output_expert.bytes
         )
         return total / ledger.model.experts
+
+    def place(self, cache_bytes: int | None) -> Place | None:
+        """Where a forward of one row reads the weights from. `None`: not known, or it makes no difference."""
+        if cache_bytes is None or self.is_gpu:
+            return None
+        return "cache" if self.body_bytes + self.ledger.weights.head.bytes <= cache_bytes else "memory"
 
     def row(self, spans: Sequence[tuple[int, int]], passes: Sequence[Ubatch], cells: int = 0) -> Floats:
         """The columns of one forward. `cells`: occupied cells of the cache; 0 when only its own sequences are there."""

@@ -28,7 +28,9 @@ LEAST_SCALE: Final = 0.004
 USUAL_SCALE: Final = 0.05
 """What single steps of a machine that does nothing else stray by (ln, standard deviation)."""
 FEW: Final = 8
-"""So many steps say as much of their spread as is known beforehand; and so many alike ones are no accident."""
+"""So many steps say as much of their spread as is known beforehand."""
+ALIKE: Final = 3
+"""So many steps that did alike work are no accident: what most of them say is not."""
 
 MAD: Final = 1.4826
 """Median absolute deviation to standard deviation, of normal errors."""
@@ -152,7 +154,7 @@ def among_alike(residuals: Floats, kinds: NDArray[np.intp] | None) -> Floats:
     first = np.minimum(ends - counts, len(residuals) - 1)  # Of kinds without steps too, which nobody asks for.
     below, above = first + np.maximum(counts - 1, 0) // 2, first + counts // 2
     medians = 0.5 * (in_order[below] + in_order[np.minimum(above, len(residuals) - 1)])
-    made: Floats = residuals - np.where(counts >= FEW, medians, 0.0)[kinds]
+    made: Floats = residuals - np.where(counts >= ALIKE, medians, 0.0)[kinds]
     return made
 
 
