@@ -100,7 +100,7 @@ def reading(design: ForwardDesign, ceilings: Ceilings | None) -> Reading:
     if ceilings is None or not rates(ceilings, is_gpu=design.is_gpu).is_measured:
         return Reading(1.0, UNMEASURED)
     here = design.place(ceilings.cache_bytes)
-    there = next((rate.place for rate in ceilings.types if rate.vector_bytes_per_s is not None), here)
+    there = next(rate.place for rate in ceilings.types if rate.vector_bytes_per_s is not None)
     if here is None or here == there:
         return Reading(1.0, MEASURED)
     known = {read.place: read.bytes_per_s.value for read in ceilings.reads}
