@@ -242,6 +242,19 @@ def test_shadows_of_one_capacity_add_up() -> None:
     assert found == {512: 60, None: 30}
 
 
+def test_a_cache_without_limit_remembers_what_was_not_found_and_what_came_of_it() -> None:
+    """Of 100 prompt tokens 60 were new, and two requests made 21 tokens each."""
+    watch = Watch()
+    watch.write(header(msgspec.structs.replace(CONFIG, prefix_cache=True), Traffic()))
+    for one in steps(20):
+        watch.write(one)
+    assert point_of(watch).remembered is None
+    watch.write(PrefixShadow(at_ns=1, epoch=0, requests=10, lookup_tokens=100, hit_tokens=40, useful_hit_tokens=30))
+    for i in range(2):
+        watch.write(request(*[(k * MS, 1) for k in range(1, 22)], id=i, prompt_tokens=50))
+    assert point_of(watch).remembered == 60 + 42
+
+
 def test_the_most_that_was_resident_is_in_tokens() -> None:
     some = [step(decode(0, cached=10), n=n, start_ns=n * MS, cache=CacheCounters(resident_blocks=n)) for n in range(9)]
     assert point_of(watching(*some)).most_resident == 8 * CONFIG.block_tokens

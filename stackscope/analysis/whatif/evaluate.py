@@ -294,7 +294,8 @@ def _timed(timer: Timer, state: State, load: float, draft: DraftPlan, prompt: Pr
         whole_tokens=whole * (1.0 if point.tokens_per_round is None else point.tokens_per_round),
         plain=group("plain"),
         mixed=group("mixed"),
-        prefill_ns=np.maximum(prefill, 0.0) * np.exp(prompt.error * normals("prompts")),
+        prefill_ns=np.maximum(prefill, 0.0)
+        * np.exp(np.clip(prompt.error * normals("prompts"), -prompt.most_error, prompt.most_error)),
         first_ns=sums.weights("first") @ table,
         first_steps=sums.first_steps,
         prompt_steps=sums.prompt_steps,

@@ -32,6 +32,8 @@ LEAST_ROUNDS: Final = 50
 _FILLING_S: Final = 60.0
 """A prefix cache that was just switched on is judged over its first minute."""
 
+NOT_SIMULATED: Final = "What a prefix cache of that size would find was not simulated."
+
 SOURCES: Final = {"ngram": "n-gram look-up", "draft": "the draft model"}
 
 _NOT_MODELLED: Final[Mapping[str, str]] = {
@@ -186,6 +188,8 @@ class PromptPlan(NamedTuple):
     prompts: Prompts = Prompts()
     error: float = 0.0
     """Standard deviation of the logarithm of what is computed."""
+    most_error: float = math.inf
+    """No more than this is possible, either way."""
     idle_cells: int | None = None
     """`None`: as recorded."""
     idle_error: float = 0.0
@@ -198,49 +202,86 @@ def prompt_plan(point: WorkingPoint, config: EngineConfig) -> PromptPlan | str:
     if not config.prefix_cache:
         if not before.prefix_cache:
             return PromptPlan()
-        return PromptPlan(Prompts(takes_back=True), idle_cells=0)
+        return PromptPlan(Prompts(_all_found(point), takes_back=True), idle_cells=0)
     if not before.prefix_cache:
         return _switched_on(point, config)
-    capacity, was = config.cache_tokens, before.cache_tokens
+    capacity, was = _capacity(point, config), _capacity(point, before)
     if capacity == was:
         return PromptPlan()
     most = point.most_resident or 0
-    if (was is None or most < was) and (capacity is None or most < capacity):
+    if _holds(was, most + 1) and _holds(capacity, most + 1):
         return PromptPlan()
-    shadow = _shadow(point, capacity)
     now = point.useful_hit_rate
-    if shadow is None or now is None or now >= 1.0:
-        return "What a prefix cache of that size would find was not simulated."
+    if now is None or now >= 1.0:
+        return NOT_SIMULATED
+    is_larger = capacity is None or (was is not None and capacity > was)
+    shadow = _shadow(point, capacity)
+    if shadow is None:
+        return _between(point, now) if is_larger else NOT_SIMULATED
     rate = shadow.useful_hit_tokens / shadow.lookup_tokens
-    return PromptPlan(
-        Prompts((1.0 - rate) / (1.0 - now)),
-        _rate_error(shadow, rate),
-        idle_cells=capacity if capacity is not None and capacity < most else None,
-    )
+    least = (max if is_larger else min)(rate, now)
+    idle = capacity if capacity is not None and capacity < most else None
+    return PromptPlan(Prompts((1.0 - least) / (1.0 - now)), _rate_error(shadow, rate), idle_cells=idle)
+
+
+def _all_found(point: WorkingPoint) -> float:
+    """What was found of all prompts, relative to what was found of those few that stand for them."""
+    chunks = [(one.chunk_weight * chunk.new, chunk) for one in point.rounds for chunk in one.chunks]
+    demanded = sum(weight * (chunk.computed + chunk.found) / chunk.computed for weight, chunk in chunks)
+    computed, share = sum(weight for weight, _ in chunks), point.computed_share
+    return 1.0 if not share or demanded <= 0.0 else computed / demanded / share
+
+
+def _between(point: WorkingPoint, now: float) -> PromptPlan | str:
+    """A larger cache that could not hold all there is: it finds no less than one that finds `now`, and no more than one
+    without limit."""
+    unlimited = next((one for one in _seen(point) if one.capacity_tokens is None), None)
+    if unlimited is None:
+        return NOT_SIMULATED
+    most = unlimited.useful_hit_tokens / unlimited.lookup_tokens
+    half = max(math.log((1.0 - now) / max(1.0 - most, 0.02)), 0.0) / 2.0
+    return PromptPlan(Prompts(math.exp(-half)), half, most_error=half)
 
 
 def _switched_on(point: WorkingPoint, config: EngineConfig) -> PromptPlan | str:
-    shadow = _shadow(point, config.cache_tokens)
+    cells = _capacity(point, config)
+    shadow = _shadow(point, cells)
     if shadow is None:
         return "What a prefix cache would find here was not simulated yet: let its shadow see some requests."
     rate = shadow.useful_hit_tokens / shadow.lookup_tokens
-    cells = config.cache_tokens
-    if cells is None and point.rules is not None and point.model is not None:
-        cells = point.rules.cells(config, point.model)
     speed = point.tokens_per_s or 0.0
     stored = speed * (1.0 + (point.computed_per_token or 0.0) * (1.0 - rate)) * _FILLING_S
     idle = stored if cells is None else min(stored, float(cells))
     return PromptPlan(Prompts(1.0 - rate), _rate_error(shadow, rate), idle_cells=round(idle / 2), idle_error=0.58)
 
 
+def _capacity(point: WorkingPoint, config: EngineConfig) -> int | None:
+    """Tokens that prefixes may take: no more than there are cells. `None`: no limit is known."""
+    cells = None if point.rules is None or point.model is None else point.rules.cells(config, point.model)
+    limits = [limit for limit in (config.cache_tokens, cells) if limit is not None]
+    return min(limits, default=None)
+
+
+def _holds(capacity: int | None, tokens: int) -> bool:
+    return capacity is None or tokens <= capacity
+
+
 def _shadow(point: WorkingPoint, capacity: int | None) -> PrefixShadow | None:
-    """What was simulated of that capacity, or of another one that did not have to evict anything either."""
-    for shadow in point.prefix_shadows:
-        fits = shadow.capacity_tokens is None or capacity is None or capacity >= shadow.capacity_tokens
-        same = shadow.capacity_tokens == capacity or (fits and shadow.evicted_blocks == 0)
-        if same and shadow.requests >= LEAST_REQUESTS and shadow.lookup_tokens > 0:
+    """What was simulated of that capacity, or without limit where all of that would fit; else of the nearest capacity
+    below, which finds no more."""
+    seen = _seen(point)
+    for shadow in seen:
+        if shadow.capacity_tokens == capacity and capacity is not None:
             return shadow
-    return None
+        is_all_held = point.remembered is None or _holds(capacity, point.remembered)
+        if shadow.capacity_tokens is None and is_all_held:
+            return shadow
+    below = [one for one in seen if one.capacity_tokens is not None and _holds(capacity, one.capacity_tokens)]
+    return max(below, key=lambda one: one.capacity_tokens or 0, default=None)
+
+
+def _seen(point: WorkingPoint) -> list[PrefixShadow]:
+    return [one for one in point.prefix_shadows if one.requests >= LEAST_REQUESTS and one.lookup_tokens > 0]
 
 
 def _rate_error(shadow: PrefixShadow, rate: float) -> float:

@@ -56,7 +56,7 @@ class Prompts(NamedTuple):
     factor: float = 1.0
     """Prompt tokens computed, relative to the recorded ones."""
     takes_back: bool = False
-    """What was found in the prefix cache is computed instead; `factor` is then not asked."""
+    """What was found in the prefix cache is computed instead, `factor` times as much as the rounds show."""
 
 
 class Step(NamedTuple):
@@ -228,7 +228,7 @@ def rechunked(
 def _wanted(chunk: Chunk, prompts: Prompts) -> float:
     """Prompt tokens to compute instead of a chunk's."""
     if prompts.takes_back:
-        return chunk.new * (chunk.computed + chunk.found) / chunk.computed
+        return chunk.new * max((chunk.computed + chunk.found) / chunk.computed * prompts.factor, 1.0)
     return chunk.new * max(prompts.factor, 1.0 / chunk.computed)
 
 

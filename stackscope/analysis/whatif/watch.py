@@ -60,6 +60,8 @@ class Watch:
         self._shadows: dict[int | None, PrefixShadow] = {}
         self._lookups, self._lookups_since = Lookups(), Lookups()
         """Of all steps, and of those since the last change but what a rebuild has looked up again."""
+        self._outputs = 0
+        """Tokens of requests that ended beside a prefix cache, which keeps them."""
         self._longest = 0
         """Most tokens, prompt and output together, that a request of the session took."""
         self._since_ns = 0
@@ -83,6 +85,8 @@ class Watch:
                     self._steps.append(record)
             case RequestRecord():
                 self._put_back.discard(record.id)
+                if self.config is not None and self.config.prefix_cache:
+                    self._outputs += record.output_tokens
                 self._longest = max(self._longest, record.prompt_tokens + record.output_tokens)
                 if record.arrived_ns >= self._since_ns:
                     self._requests.append(Life.of(record))
@@ -143,12 +147,17 @@ class Watch:
             tokens_per_request=sum(outputs) / len(outputs) if outputs else None,
             curves=curves or {},
             prefix_shadows=tuple(self._shadows.values()),
+            remembered=self._remembered(),
             model=model,
             draft_model=draft,
             variants=variants or {},
             rules=rules,
             memory_bytes=memory,
         )
+
+    def _remembered(self) -> int | None:
+        shadow = self._shadows.get(None)
+        return None if shadow is None else shadow.lookup_tokens - shadow.hit_tokens + self._outputs
 
     def _look_up(self, step: StepRecord) -> None:
         self._lookups.add(step)

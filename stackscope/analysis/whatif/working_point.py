@@ -104,6 +104,8 @@ class WorkingPoint(msgspec.Struct, frozen=True, kw_only=True):
     curves: Mapping[DraftKind, AcceptanceCurve] = {}
     prefix_shadows: tuple[PrefixShadow, ...] = ()
     """One for each capacity that was simulated, summed."""
+    remembered: int | None = None
+    """Tokens that the simulated cache without limit holds by now, at most. `None`: none is simulated."""
     model: ModelSummary | None = None
     draft_model: ModelSummary | None = None
     variants: Mapping[str, ModelSummary] = {}
