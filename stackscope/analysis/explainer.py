@@ -16,16 +16,24 @@ import msgspec
 from stackscope import units
 from stackscope.analysis.diagnosis.evidence import Stall
 from stackscope.analysis.diagnosis.follower import Follower
-from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, LEAST_SHARE, NameChange, Naming
+from stackscope.analysis.diagnosis.naming import LEAST_FORWARDS, LEAST_SHARE, Naming
 from stackscope.analysis.diagnosis.responses import Response
+from stackscope.analysis.doubts import (
+    STARVATION,
+    STARVED,
+    UNEXPLAINED,
+    has_moved,
+    is_unexplained,
+    starves,
+)
 from stackscope.analysis.speculating import Acceptance, Curves
+from stackscope.analysis.stood import Names, Stood
 from stackscope.analysis.timing.terms import TERMS
 from stackscope.analysis.whatif.breakevens import BreakEven, all_in_parts
 from stackscope.analysis.whatif.predict import Predictor
 from stackscope.analysis.whatif.ranking import Ranking, rank_in_parts
 from stackscope.analysis.whatif.watch import Watch
 from stackscope.records import (
-    Cause,
     ConfigEvent,
     DraftKind,
     Footer,
@@ -39,6 +47,7 @@ from stackscope.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from stackscope.analysis.diagnosis.naming import NameChange
     from stackscope.analysis.whatif.contracts import Rules
     from stackscope.records import AnyRecord
     from stackscope.toggles import Setting
@@ -51,16 +60,16 @@ RANKING_NS: Final = (5_000_000_000, 30_000_000_000)
 """They are made anew no sooner than this, and no later: the first time is dear, as modules are imported for it."""
 BREAK_EVENS_NS: Final = 45_000_000_000
 """How long break-evens stay while nothing is changed. They take as long as the rest of a ranking, and hardly move."""
+RENEWED_NS: Final = 10_000_000_000
+"""The same no later than this for the first ones of a session or after a change, which are of few steps, and for those
+of other traffic than there is now."""
 SETTLING_NS: Final = 6_000_000_000
 REFILLING_NS: Final = 12_000_000_000
-"""How long after a change, and after a rebuild that emptied the caches, nothing is ranked."""
-MOST_CHANGES: Final = 64
-"""Of names, kept for whoever looks next."""
+"""How long after the first step or a change, and after a rebuild that emptied the caches, nothing is ranked: what is
+cold, and prompts that all begin at once, are not typical."""
 MOST_STALLS: Final = 128
 """Kept. A stall takes a second at least, so that what is forgotten left the seconds that are looked at long ago."""
 SOURCES: Final[tuple[DraftKind, ...]] = ("ngram", "draft")
-STARVATION: Final[Cause] = "CPU starvation"
-STARVED: Final = "the engine's threads do not get their cores: free them first, what else would help cannot be told"
 
 
 def unhurried() -> int:
@@ -69,16 +78,6 @@ def unhurried() -> int:
     Of the same records it says the same every time: `run` as it recorded them, `replay` and `report` afterwards.
     """
     return 0
-
-
-class Stood(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that stood for some time."""
-
-    naming: Naming
-    """As it was last."""
-    ns: int
-    share: float
-    """Of the time from the first naming to the last, in which nothing may have been named."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,18 +142,23 @@ class Explainer:
         """That is being made. `None`: none is."""
         self._ranking_ns = 0
         """CPU time of what has been made of it."""
-        self._stood: dict[Cause, tuple[Naming, int]] = {}
+        self._ranked: Ranking | None = None
+        """The last one as it was made."""
+        self._ranked_share: float | None = None
+        """Of the time that it is of, that of steps with prompts."""
+        self._is_first, self._has_changed = True, False
+        """None was made since the session began or something was changed; and something was."""
+        self._names = Names()
         self._stalls: dict[int, Stall] = {}
         self._n_stalls_forgotten = 0
-        self._changes: deque[NameChange] = deque(maxlen=MOST_CHANGES)
-        self._first_ns: int | None = None
-        self._named_ns = 0
 
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
         if isinstance(record, Header):
             self._begin()
         elif isinstance(record, StepRecord):
+            if not self._has_steps and not self._is_over:
+                self._rank_from_ns = max(self._rank_from_ns, record.start_ns + SETTLING_NS)
             self._has_steps = True
         elif isinstance(record, ConfigEvent | TrafficEvent):
             self._change(record)
@@ -175,7 +179,8 @@ class Explainer:
             if event.kind == "rebuild":
                 settling_ns = (event.duration_ns or 0) + REFILLING_NS
         self._rank_from_ns = event.at_ns + settling_ns
-        self._break_evens = self._ranking = None
+        self._break_evens = self._ranking = self._ranked = None
+        self._is_first = self._has_changed = True
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=None, why_no_ranking=self._why_not_yet(event.at_ns), ranked_at_ns=None
         )
@@ -184,7 +189,9 @@ class Explainer:
         if at_ns >= self._rank_from_ns:
             return "Predictions are being made."
         left = units.counted(max(-(-(self._rank_from_ns - at_ns) // 1_000_000_000), 1), "second")
-        return f"Something has just changed: predictions start anew in {left}."
+        if self._has_changed:
+            return f"Something has just changed: predictions start anew in {left}."
+        return f"The session has just begun: predictions start in {left}."
 
     def _end(self) -> None:
         """Whoever looks from now on is told what `final` says."""
@@ -217,7 +224,7 @@ class Explainer:
             self._end()
         if not self._has_steps:
             return False
-        if self._first_ns is None or self._named_ns != at_ns:
+        if self._names.named_ns != at_ns:
             self._name_from_ns = min(self._name_from_ns, at_ns)
         return at_ns >= min(self._name_from_ns, self._rank_from_ns)
 
@@ -243,9 +250,7 @@ class Explainer:
 
     def take_changes(self) -> tuple[NameChange, ...]:
         """What has been named since this was asked last, oldest first, however seldom somebody looks."""
-        changes = tuple(self._changes)
-        self._changes.clear()
-        return changes
+        return self._names.take_changes()
 
     def final(self, at_ns: int) -> Explanation:
         """What is known at the end, all of it made anew."""
@@ -283,12 +288,13 @@ class Explainer:
         if self._explanation.ranking is None:
             # That there are too few steps, 6 of 8, is not true for long, and took next to nothing to find out.
             self._rank_from_ns = at_ns + NAMING_NS[0]
+        elif self._is_first:
+            self._rank_from_ns = min(self._rank_from_ns, at_ns + RENEWED_NS)
+            self._is_first = False
 
     def _name(self, at_ns: int) -> None:
         naming = self._follower.name(at_ns, is_over=self._is_over)
-        self._remember(naming, at_ns)
-        if naming.change is not None:
-            self._changes.append(naming.change)
+        self._names.remember(naming, at_ns)
         evidence, model = self._follower.evidence, self._follower.fit.model()
         self.remember_stalls(() if evidence is None else evidence.stalls)
         terms: tuple[tuple[str, float], ...] = ()
@@ -297,7 +303,7 @@ class Explainer:
         self._explanation = msgspec.structs.replace(
             self._explanation,
             naming=naming,
-            stood=self._standing(at_ns),
+            stood=self._names.standing(at_ns),
             terms=terms,
             responses=() if evidence is None else tuple(evidence.responses.values()),
             residual=None if model is None else model.residual,
@@ -305,35 +311,36 @@ class Explainer:
             unknown={} if model is None else dict(model.unknown),
         )
         self._withhold()
-        ranking = self._explanation.ranking
-        if ranking is not None and ranking.doubt == STARVED and self._doubt() is None:
+        if self._ranked is None:
+            return
+        ranked_ns = self._explanation.ranked_at_ns or 0
+        if self._ranked.doubt == STARVED and self._starved() is None:
             # The cores are free again: what was not recommended for want of them is not kept from the user longer.
-            soon_ns = (self._explanation.ranked_at_ns or 0) + RANKING_NS[0]
-            self._rank_from_ns = min(self._rank_from_ns, soon_ns)
+            self._rank_from_ns = min(self._rank_from_ns, ranked_ns + RANKING_NS[0])
+        elif has_moved(self._ranked_share, self._watch.prompt_share):
+            self._rank_from_ns = min(self._rank_from_ns, ranked_ns + RENEWED_NS)
 
     def _withhold(self) -> None:
-        """Recommend nothing of what was predicted before the engine's threads lost their cores."""
-        ranking, doubt = self._explanation.ranking, self._doubt()
-        if ranking is not None and ranking.doubt is None and doubt is not None:
-            self._explanation = msgspec.structs.replace(self._explanation, ranking=ranking.withheld(doubt))
+        """Recommend nothing of what was predicted while something speaks against it; nor, once the engine's threads had
+        lost their cores, until it is predicted anew."""
+        if self._ranked is None:
+            return
+        ranking, starved = self._ranked, self._starved()
+        if starved is not None and ranking.doubt is None:
+            ranking = self._ranked = ranking.withheld(starved)
+        elif ranking.doubt is None and is_unexplained(self._explanation.naming, self._follower.evidence):
+            ranking = ranking.withheld(UNEXPLAINED)
+        self._explanation = msgspec.structs.replace(self._explanation, ranking=ranking)
 
-    def _doubt(self) -> str | None:
-        """Why nothing may be recommended now, whatever the time model says: it has learned from starved steps, too.
+    def _starved(self) -> str | None:
+        """Why nothing may be recommended where the engine's threads lack their cores: the model has learned from
+        starved steps, too.
 
-        At the end, what limited for most of the run counts as well. `None`: nothing speaks against it.
+        At the end, what limited for most of the run counts as well. `None`: they have them.
         """
         stood = self._explanation.stood
         is_most = self._is_over and bool(stood) and stood[0].naming.name == STARVATION and stood[0].share >= LEAST_SHARE
-        return STARVED if is_most or _starves(self._explanation.naming) else None
-
-    def _remember(self, naming: Naming, at_ns: int) -> None:
-        """Add the time since the last naming to the name that stands at its end."""
-        if self._first_ns is None:
-            self._first_ns = self._named_ns = at_ns
-        since_ns, self._named_ns = max(at_ns - self._named_ns, 0), at_ns
-        if naming.name is not None:
-            _, ns = self._stood.get(naming.name, (naming, 0))
-            self._stood[naming.name] = naming, ns + since_ns
+        return STARVED if is_most or starves(self._explanation.naming) else None
 
     def remember_stalls(self, found: tuple[Stall, ...]) -> None:
         """Take the stalls of the last seconds; the oldest but the longest are forgotten."""
@@ -349,13 +356,9 @@ class Explainer:
             n_stalls=len(self._stalls) + self._n_stalls_forgotten,
         )
 
-    def _standing(self, at_ns: int) -> tuple[Stood, ...]:
-        whole = max(at_ns - (self._first_ns or 0), 1)
-        found = [Stood(naming=naming, ns=ns, share=min(ns / whole, 1.0)) for naming, ns in self._stood.values()]
-        return tuple(sorted(found, key=lambda one: -one.ns))
-
     def _rank(self, at_ns: int) -> Generator[None, None, None]:
         """Predict everything, a candidate at a time."""
+        share = self._watch.prompt_share
         predictor = self._predictor()
         ranking, why = None, ""
         if isinstance(predictor, str):
@@ -364,10 +367,11 @@ class Explainer:
             if self._break_evens is None or at_ns >= self._break_evens_until_ns:
                 self._break_evens = yield from all_in_parts(predictor)
                 self._break_evens_until_ns = at_ns + BREAK_EVENS_NS
-            ranking = yield from rank_in_parts(predictor, at_ns, self._break_evens, self._doubt())
+            ranking = yield from rank_in_parts(predictor, at_ns, self._break_evens, self._starved())
         self._explanation = msgspec.structs.replace(
             self._explanation, ranking=ranking, why_no_ranking=why, ranked_at_ns=at_ns, drafts=self._drafts()
         )
+        self._ranked, self._ranked_share = ranking, share
         self._withhold()  # It may have taken seconds.
 
     def _predictor(self) -> Predictor | str:
@@ -379,14 +383,6 @@ class Explainer:
         curves = [curve for source in SOURCES if (curve := self._curves.curve(source)) is not None]
         told = [curve.standing(length) for curve in curves for length in curve.lengths]
         return tuple([one for one in told if one is not None])
-
-
-def _starves(naming: Naming) -> bool:
-    """The engine's threads do not get their cores: that limits, or takes as much of the time as a name needs."""
-    if naming.name == STARVATION:
-        return True
-    found = (*naming.together, *naming.rejected)
-    return any(one.cause == STARVATION and one.is_confirmed and (one.share or 0.0) >= LEAST_SHARE for one in found)
 
 
 def _stays(cost_ns: int, share: float, bounds_ns: tuple[int, int]) -> int:

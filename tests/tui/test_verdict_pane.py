@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from stackscope.analysis.diagnosis.naming import Naming
-from stackscope.analysis.explainer import STARVED, Explanation
+from stackscope.analysis.doubts import STARVED
+from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.explained import verdict as verdict_of
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 from stackscope.analysis.whatif.ranking import Ranking

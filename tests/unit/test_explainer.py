@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, SETTLING_NS, Explainer
+from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, RENEWED_NS, SETTLING_NS, Explainer
 from stackscope.pipeline import time_ns
-from stackscope.records import ConfigEvent, Footer, Header, Prediction, StepRecord, TrafficEvent
+from stackscope.records import ConfigEvent, Footer, Header, Phases, Prediction, SlotWork, StepRecord, TrafficEvent
 from tests.explained_story import SECOND, explainer, seen, story
-from tests.unit.record_builders import make_header
+from tests.unit.record_builders import make_header, make_step
 
 if TYPE_CHECKING:
     from stackscope.analysis.live.snapshot import Snapshot
@@ -116,6 +117,9 @@ def test_it_is_made_anew_by_what_it_costs(cost_ns: int, spaces: tuple[int, int])
         ranked.append((explanation.ranked_at_ns or 0) if explanation.ranking is not None else 0)
     for times, space in zip((named, ranked), spaces, strict=True):
         gaps = [later - earlier for earlier, later in pairwise(times) if later != earlier and earlier > 0]
+        if times is ranked:
+            assert all(gap >= min(space, RENEWED_NS) for gap in gaps[:1])  # The first are of few steps.
+            gaps = gaps[1:]
         assert all(gap >= space for gap in gaps)
     assert len(set(named)) >= 5
 
@@ -149,6 +153,37 @@ def test_after_a_change_it_is_told_when_predictions_start_anew() -> None:
     left = [int(why.removeprefix("Something has just changed: predictions start anew in ").split()[0]) for why in told]
     assert left[0] - left[1] == 2
     assert settling_s in (None, left[0])
+
+
+def test_at_the_start_it_is_told_when_predictions_start() -> None:
+    """The first prompts all begin at once, beside a cold cache: what they show is not what goes on."""
+    one = explainer()
+    for record in story():
+        one.write(record)
+        if isinstance(record, StepRecord) and record.n >= 20:
+            break
+    assert isinstance(record, StepRecord)
+    told = one.explanation(record.end_ns)
+    assert told.ranking is None
+    assert told.why_no_ranking.startswith("The session has just begun: predictions start in ")
+    assert one.explanation(record.end_ns + SETTLING_NS).ranking is not None
+
+
+def test_predictions_of_other_traffic_are_renewed() -> None:
+    """However dear they are: all steps decoded when they were made, and then all have prompts."""
+    spent = itertools.count(step=10**9)
+    one = Explainer(cpu_ns=lambda: next(spent))
+    decode = (SlotWork(request=0, slot=0, phase="decode", new=1, cached=50, outputs=1, emitted=1),)
+    prompt = (*decode, SlotWork(request=1, slot=1, phase="prefill", new=64, cached=0))
+    one.write(make_header())
+    ranked: list[int] = []
+    for n in range(1000):
+        work, phases = decode if n < 180 else prompt, Phases(decode=SECOND // 20)
+        one.write(make_step(n, start_ns=n * SECOND // 10, phases=phases, work=work))
+        ranked.append(one.explanation((n + 1) * SECOND // 10).ranked_at_ns or 0)
+    first, second, moved, *_ = sorted({at_ns for at_ns in ranked if at_ns > 0})
+    assert second - first >= RENEWED_NS
+    assert RENEWED_NS <= moved - second < RANKING_NS[1]
 
 
 def test_a_recording_that_ends_early_says_what_was_missing() -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, Explainer
+from stackscope.analysis.doubts import UNEXPLAINED
+from stackscope.analysis.explainer import NAMING_NS, RANKING_NS, SETTLING_NS, Explainer
 from stackscope.analysis.live.explained import suggestions
 from stackscope.engine.allowances import Allowances
 from stackscope.records import StepRecord
@@ -138,8 +139,27 @@ def test_that_too_few_steps_have_run_is_not_said_when_more_have(cost_ns: int) ->
         explainer.write(record)
         steps += isinstance(record, StepRecord)
         if steps == 6 and isinstance(record, StepRecord):
-            why = explainer.explanation(machine.now_ns).why_no_ranking
+            looked_ns = machine.now_ns + SETTLING_NS
+            why = explainer.explanation(looked_ns).why_no_ranking
             assert why.endswith("to predict from: 6 of 8.")
-            looked_ns = machine.now_ns
-    assert NAMING_NS[0] < machine.now_ns - looked_ns < RANKING_NS[0]
-    assert explainer.explanation(machine.now_ns).ranking is not None
+    assert explainer.explanation(looked_ns + NAMING_NS[0]).ranking is not None
+
+
+def test_while_much_is_unexplained_nothing_is_recommended() -> None:
+    """Forwards take 20 ms more, for no reason that shows anywhere: naming refuses, and so does advice."""
+    machine, explainer = Machine(LOAD), Explainer(rules=Allowances(2), cpu_ns=lambda: 0)
+    explainer.write(machine.header)
+    unexplained = Disturbance(unseen_ns=20_000_000)
+    n_refused = 0
+    for machine.disturbance, seconds in ((CALM, 20), (unexplained, 12), (CALM, 15)):
+        for record in machine.run(seconds):
+            explainer.write(record)
+            found = explainer.explanation(machine.now_ns)
+            if "unexplained, too much to name" in found.naming.sentence:
+                n_refused += 1
+                assert found.ranking is not None
+                assert found.ranking.doubt == UNEXPLAINED
+                assert not found.ranking.recommended
+    assert n_refused > 100
+    assert found.ranking is not None
+    assert found.ranking.recommended

@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 
 from stackscope.analysis.diagnosis.naming import Naming
-from stackscope.analysis.explainer import Explainer, Explanation, Stood
+from stackscope.analysis.explainer import Explainer, Explanation
 from stackscope.analysis.live.explained import LEAST_PRICE, suggested
+from stackscope.analysis.stood import Stood
 from stackscope.analysis.whatif.candidates import Candidate
 from stackscope.analysis.whatif.ranking import Ranked, Ranking
 from stackscope.records import Estimate, Prediction

@@ -255,6 +255,16 @@ def test_a_cache_without_limit_remembers_what_was_not_found_and_what_came_of_it(
     assert point_of(watch).remembered == 60 + 42
 
 
+def test_the_share_of_prompts_is_of_time() -> None:
+    """One step of three has a prompt, and takes as long as the two others."""
+    watch = watching()
+    assert watch.prompt_share is None
+    work = ([decode(0, cached=9)], [decode(0, cached=10)], [prefill(1, new=8)])
+    for n, each in enumerate(work):
+        watch.write(step(*each, n=n, start_ns=n * MS, phases=Phases(decode=MS if n < 2 else 2 * MS)))
+    assert watch.prompt_share == pytest.approx(0.5)
+
+
 def test_the_most_that_was_resident_is_in_tokens() -> None:
     some = [step(decode(0, cached=10), n=n, start_ns=n * MS, cache=CacheCounters(resident_blocks=n)) for n in range(9)]
     assert point_of(watching(*some)).most_resident == 8 * CONFIG.block_tokens

@@ -74,6 +74,13 @@ class Watch:
         """The configuration in force. `None`: not known."""
         return self._standing.config
 
+    @property
+    def prompt_share(self) -> float | None:
+        """Of the time of the steps that a working point would be of, that of steps with a prompt. `None`: no step."""
+        whole = sum([step.duration_ns for step in self._steps])
+        mixed = [step.duration_ns for step in self._steps if any(work.phase == "prefill" for work in step.work)]
+        return sum(mixed) / whole if whole > 0 else None
+
     def write(self, record: AnyRecord) -> None:
         """Take the next record of the session, in the order of their time. A header begins a session anew."""
         match record:
