@@ -238,9 +238,13 @@ class Runner:
             self._process.send(command)
 
     def _change(self, changes: Mapping[str, Setting], command: wire.AnyCommand) -> None:
-        """Record what a change is predicted to do, and then have it made."""
+        """Record what a change is predicted to do, and then have it made.
+
+        One that goes back to what is in force while another change is still under way is predicted to do nothing, which
+        is true of neither.
+        """
         prediction = self.predict(changes)
-        if prediction is not None and self._process is not None:
+        if prediction is not None and prediction.changes and self._process is not None:
             # Its time is when the change goes out: making it took some milliseconds.
             self._process.inject(msgspec.structs.replace(prediction, at_ns=self._process.now_ns()))
         self._send(command)

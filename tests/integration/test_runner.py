@@ -152,6 +152,15 @@ def test_a_prediction_is_recorded_before_the_change_it_is_of(driven: Callable[..
     ] * 2
 
 
+def test_a_prediction_of_no_change_is_not_recorded(driven: Callable[..., Driven]) -> None:
+    """What is asked while a rebuild is under way may be what still is in force."""
+    one = driven().running()
+    one.runner.predict = lambda _: Prediction(at_ns=one.runner.now_ns(), changes={}, tokens=Estimate(1.0, 1.0, 1.0))
+    one.runner.reconfigure({"slots": 1})
+    one.until(lambda _: one.of(ConfigEvent))
+    assert not one.of(Prediction)
+
+
 def test_what_makes_no_sense_is_told_and_all_goes_on(driven: Callable[..., Driven]) -> None:
     one = driven().running()
     one.runner.reconfigure({"sluts": 1})
