@@ -195,3 +195,13 @@ def test_one_sign_is_one_sign() -> None:
     text = words("events", msgspec.structs.replace(running(), score=one), 138, 8)
     assert "1 of 1 sign right" in text
     assert "1 of 1 interval held" in text
+
+
+def test_a_prediction_of_nothing_is_none_where_its_interval_has_no_room() -> None:
+    event = Event(
+        at_ns=60 * SECOND, kind="live", changes={"kv_type_k": ("f16", "q8_0")}, predicted=ratio(0.9999, 0.9927, 1.007),
+        effect=Effect(state="settling"),
+    )  # fmt: skip
+    text = words("events", msgspec.structs.replace(running(), events=(event,)), 118)
+    assert " 0 % " in text
+    assert "-0.01 %" not in text

@@ -316,3 +316,12 @@ def test_what_follows_a_clause_in_a_clause_is_set_off_from_it() -> None:
         == "takes 2 ms, of which drafting 1 ms, but brings 1 token"
     )
     assert moves.gains_first([takes._replace(gain=0.1, text="takes 2 ms"), brings]) == "takes 2 ms but brings 1 token"
+
+
+def test_what_does_not_differ_as_written_is_told_as_the_same() -> None:
+    """By a hundredth it rises, from 0.070 to 0.071 ms; with three digits that is seen."""
+    assert moves.changes(70_000, 71_000) == "stays at 0.07 ms"
+    assert moves.changes(7_000_000, 7_100_000) == "rises from 7.00 ms to 7.10 ms"
+    point = stated_point(lambda *_: Terms(weights=10e6), curves=Traffic(accepted={"ngram": 0.0, "draft": 0.0}).curves())
+    reason = predict(point, {"speculation": "ngram", "draft_length": 1}).reason
+    assert reason.startswith("A forward brings the same 1.00 tokens per sequence and takes the same 10.0 ms")

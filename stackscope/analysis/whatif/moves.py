@@ -145,7 +145,8 @@ def prompt_steps(move: Move) -> tuple[float, float]:
 
 
 def changes(before: float, after: float) -> str:
-    """How a duration changes."""
-    if abs(after - before) <= 0.005 * max(before, after):
-        return f"stays at {units.milliseconds(before)}"
-    return f"{'falls' if after < before else 'rises'} from {units.milliseconds(before)} to {units.milliseconds(after)}"
+    """How a duration changes, as far as that is seen of it as it is written."""
+    was, is_now = units.milliseconds(before), units.milliseconds(after)
+    if was == is_now or abs(after - before) <= 0.005 * max(before, after):
+        return f"stays at {was}"
+    return f"{'falls' if after < before else 'rises'} from {was} to {is_now}"

@@ -160,13 +160,13 @@ class _Telling:
         does, is_idle = [], False
         if names & _SPECULATION:
             was, becomes = float(before.tokens[0]), float(after.tokens[0])
-            words = f"brings {units.number(becomes)} rather than {units.number(was)} tokens per sequence"
+            words = f"brings {_rather(units.number(becomes), units.number(was))} tokens per sequence"
             does.append(Told(moves.log_ratio(becomes, was), words))
         if names & _BATCH:
             was, becomes = before.sequences, after.sequences
             if was <= 0.0 or becomes <= 0.0:
                 does = does or [Told(0.0, "serves another batch")]
-            elif abs(becomes - was) < 0.01 * was:
+            elif abs(becomes - was) < 0.01 * was or units.number(becomes) == units.number(was):
                 is_idle = True
             else:
                 words = f"serves {units.number(becomes)} rather than {units.number(was)} sequences"
@@ -175,7 +175,7 @@ class _Telling:
         if not does:
             return idle
         if len(self._parts) == 1:
-            words = f"takes {_step(after)} rather than {_step(before)}{self._drafting(move)}"
+            words = f"takes {_rather(_step(after), _step(before))}{self._drafting(move)}"
             does.append(Told(moves.log_ratio(before.terms.total, after.terms.total), words))
         told = f"a forward {moves.gains_first(does)}"
         return f"{idle}; {told}" if is_idle else told
@@ -245,7 +245,8 @@ class _Telling:
             terms = sorted([term, alike[0].other], key=moves.falls(move).__getitem__, reverse=True)
         is_alone = any(moves.ends(move, one)[1] != moves.ends(self._whole, one)[1] for one in terms)
         both = " together" if len(alike) > 1 or alike[0].names >= {"kv_type_v", "flash_attention"} else ""
-        told = " but ".join([moves.becomes(move, one, _s(alike)) for one in terms])
+        seen = [one for one in terms if len(set(moves.ends(move, one))) > 1] or terms[:1]
+        told = " but ".join([moves.becomes(move, one, _s(alike)) for one in seen])
         return f"{subject}{both}{' alone' if is_alone else ''} {told}"
 
 
@@ -264,8 +265,13 @@ def _s(alike: list[_Effect]) -> str:
     return "" if len(alike) > 1 or alike[0].is_plural else "s"
 
 
+def _rather(after: str, before: str) -> str:
+    """`9.00 ms rather than 7.00 ms`."""
+    return f"the same {after}" if after == before else f"{after} rather than {before}"
+
+
 def _step_takes(move: Move) -> str:
-    return f"a step take {_step(move.after)} rather than {_step(move.before)}"
+    return f"a step take {_rather(_step(move.after), _step(move.before))}"
 
 
 def _subject(point: WorkingPoint, after: Mapping[str, Setting]) -> tuple[str, bool, tuple[str, ...]]:

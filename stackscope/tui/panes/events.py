@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _TIME: Final = 7
 _INDENT: Final = 4
 _PREDICTED: Final = 19
+_NOTHING: Final = 5e-4
+"""A change that is predicted to be smaller is told as none where there is no room for its interval."""
 _MEASURED: Final = 21
 _COMPARED: Final = 12
 _LEAST_CHANGE: Final = 36
@@ -162,7 +164,8 @@ def _row(event: Event, room: int, column: int, look: Look, more: int) -> tuple[L
     is_alone = event.predicted is None and event.unpredicted is None and width(whole) > room - left - _PREDICTED
     predicted = said(units.UNKNOWN, "unknown") if event.predicted is None else _change(event.predicted)
     if event.predicted is not None and width(predicted) >= _PREDICTED:
-        predicted = quantity(units.change(event.predicted.value - 1))  # The interval is on the Explain screen.
+        change = event.predicted.value - 1  # The interval is on the Explain screen.
+        predicted = quantity(units.change(change) if abs(change) >= _NOTHING else "0 %")
     elif event.unpredicted is not None:
         predicted = said("not predicted")
     left_over = room - left - (0 if is_alone else _PREDICTED)
