@@ -225,11 +225,12 @@ def prompt_plan(point: WorkingPoint, config: EngineConfig) -> PromptPlan | str:
 
 
 def _all_found(point: WorkingPoint) -> float:
-    """What was found of all prompts, relative to what was found of those few that stand for them."""
+    """What all prompts would take without a cache, relative to what those few would that stand for them. 1 where the
+    cache counts no hits: not every source does."""
     chunks = [(one.chunk_weight * chunk.new, chunk) for one in point.rounds for chunk in one.chunks]
     demanded = sum(weight * (chunk.computed + chunk.found) / chunk.computed for weight, chunk in chunks)
     computed, share = sum(weight for weight, _ in chunks), point.computed_share
-    return 1.0 if not share or demanded <= 0.0 else computed / demanded / share
+    return 1.0 if not share or share >= 1.0 or demanded <= 0.0 else computed / demanded / share
 
 
 def _between(point: WorkingPoint, now: float) -> PromptPlan | str:
