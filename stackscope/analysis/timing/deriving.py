@@ -41,6 +41,9 @@ FIXED_EXPONENT: Final = (0.0, 0.3)
 STEPS_SLOWER: Final = 0.06
 """How differently steps of two configurations are slower than their calibrations (ln, standard deviation)."""
 
+STARVED: Final = 0.3
+"""The same where their threads did not have their cores, as much then as now."""
+
 KV_KERNEL: Final = (0.1, 0.4)
 """ln of what attention costs more with other types of KV: from nothing (llama.cpp PR 7372) to 2.8 times (#28454)."""
 KERNEL: Final = 0.6
@@ -58,7 +61,7 @@ def derive(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMode
         return model.with_live(config)
     known = model.source.known.get(key)
     if known is not None and known.pricing.target is not None and known.pricing.target.model == _of(pricing):
-        return known.with_live(config, model.source.known)
+        return _as_starved(known.with_live(config, model.source.known), model)
     found = None
     if not same_target or _differs(model.conditions, config, _OF_TARGET):
         found = next((one for one in model.source.others if one.conditions.hold_for(config)), None)
@@ -69,6 +72,25 @@ def derive(model: TimeModel, config: EngineConfig, pricing: Pricing) -> TimeMode
     if same_target and not _differs(model.conditions, config, _BESIDE_CACHE):
         return _of_cache(model, config, pricing)
     return _one_by_one(model, config, pricing)
+
+
+def _as_starved(known: TimeModel, model: TimeModel) -> TimeModel:
+    """What steps of another configuration taught, as slow as those of the present one are, where the engine's threads
+    lacked their cores in either: else how much they had of them then and now would pass for the change."""
+    if "starvation" not in known.unknown and "starvation" not in model.unknown:
+        return known
+    factor = model.source.level / known.source.level
+    unsure = "starved " + repr(conditions_of(known.conditions))
+    forwards = tuple(
+        belief.times(np.full(len(belief.mean), factor), (Load(unsure, np.full(len(belief.mean), STARVED)),))
+        for belief in known.beliefs[: DRAFT + 1]
+    )
+    return TimeModel(
+        known.conditions, known.pricing, beliefs=(*forwards, *known.beliefs[DRAFT + 1 :]), seen=known.seen,
+        errors=known.errors, is_gpu=known.is_gpu,
+        source=known.source._replace(level=model.source.level), is_calibrated=known.is_calibrated,
+        unknown=known.unknown, starved=known.starved,
+    )  # fmt: skip
 
 
 OF_CACHE: Final = ("kv_type_k", "kv_type_v", "flash_attention")

@@ -243,9 +243,15 @@ class _Conditions:
             unknown = {**unknown, **self._base.unknown}
         return TimeModel(
             self.config, self.pricing, beliefs=learned.beliefs, seen=learned.seen, errors=learned.errors,
-            source=Source(self._ceilings, ceilings, known, learned.level), is_gpu=self._is_gpu,
+            source=Source(self._ceilings, ceilings, known, self._level(learned)), is_gpu=self._is_gpu,
             is_calibrated=self._ceilings is not None, unknown=unknown, starved=learned.starved,
         )  # fmt: skip
+
+    def _level(self, learned: Learned) -> float:
+        """Steps ÷ what the calibration says that all began with, be it of another configuration."""
+        if self._base is not None:
+            return learned.level * self._base.source.level
+        return 1.0 if self._ceilings is None else learned.level
 
 
 def _same_models(known: Pricing, other: Pricing) -> bool:

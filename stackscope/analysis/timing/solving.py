@@ -111,7 +111,7 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     common factor, which is a parameter of its own, and what its cold caches add to each is another: the calibration
     says how the curve goes where no steps were, and the steps say how high it lies.
     """
-    start = np.append(prior.mean, (1.0, 0.0))
+    start, factor = np.append(prior.mean, (1.0, 0.0)), 1.0
     if len(calibration.times):
         start = _iterate(prior, calibration, NO_DATA, start)[0]
     if len(steps.times):
@@ -122,7 +122,8 @@ def solve(prior: Prior, calibration: Data, steps: Data) -> Posterior:
     root = _root(prior, calibration, steps, theta, weights)
     found = theta[:-2]
     residuals = np.log(steps.times / _predicted(steps.columns, found)) if len(steps.times) else np.zeros(0)
-    level = float(np.exp(theta[-2] - 1.0))
+    # Without a calibration nothing holds the level beside the parameters, which have it in them.
+    level = float(np.exp(theta[-2] - 1.0)) if len(calibration.times) else factor
     return Posterior(found, root, scale if len(steps.times) else None, level, residuals)
 
 
