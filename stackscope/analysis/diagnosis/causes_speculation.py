@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GOOD_ACCEPTANCE: Final = 0.6
 """From here on the drafts themselves are not what is wrong."""
 MARGIN: Final = 0.03
-"""A closer to the break-even than this cannot be told from it."""
+"""A closer to the break-even than this cannot be told from it, however well the model knows it."""
 _SPENT_ON_DRAFTS: Final = ("draft", "compute", "head", "sample", "attention", "weights", "fixed")
 """Where the time of rounds that lose comes from: drafting, then the rows that verification adds."""
 
@@ -33,9 +33,10 @@ def outcome(speculation: Speculation) -> Outcome | None:
     tokens, needed, if_free = speculation.tokens_per_forward, speculation.break_even, speculation.break_even_if_free
     if tokens is None or needed is None or if_free is None:
         return None
-    if tokens >= needed * (1.0 + MARGIN):
+    low, high = speculation.break_even_low, speculation.break_even_high
+    if tokens >= max(needed * (1.0 + MARGIN), needed if high is None else high):
         return "wins"
-    if tokens > needed * (1.0 - MARGIN):
+    if tokens > min(needed * (1.0 - MARGIN), needed if low is None else low):
         return "even"
     most = 1.0 + (speculation.coverage or 0.0) * (speculation.length or 0.0)
     if most <= needed:
@@ -69,8 +70,7 @@ def low_acceptance(evidence: Evidence, slices: Slices) -> Claim:
     what = outcome(speculation)
     if what is None:
         return rejected("low acceptance", NO_MODEL, kind="loss")
-    tokens, needed = speculation.tokens_per_forward, speculation.break_even
-    said = f"{units.number(tokens)} tokens per forward, {units.number(needed)} needed to break even"
+    said = _needs(speculation)
     if what != "acceptance":
         return rejected("low acceptance", said, kind="loss")
     amount = slices.take("low acceptance", lost_ns(speculation), _SPENT_ON_DRAFTS)
@@ -95,6 +95,15 @@ def low_acceptance(evidence: Evidence, slices: Slices) -> Claim:
         counterfactual=without(evidence, amount) + f"; switching speculation off would do that{_shorter(speculation)}",
         falsifier="without speculation tokens do not come faster",
     )  # fmt: skip
+
+
+def _needs(speculation: Speculation) -> str:
+    """A beside A*, with the interval of that where A lies in it."""
+    tokens, needed = speculation.tokens_per_forward, speculation.break_even
+    low, high = speculation.break_even_low, speculation.break_even_high
+    is_within = low is not None and high is not None and tokens is not None and low < tokens < high
+    span = f" [{units.number(low)}, {units.number(high)}]" if is_within else ""
+    return f"{units.number(tokens)} tokens per forward, {units.number(needed)}{span} needed to break even"
 
 
 def _shorter(speculation: Speculation) -> str:
@@ -137,12 +146,12 @@ def draft_overhead(evidence: Evidence, slices: Slices) -> Claim:
         doubt = "what a round would have to bring is not known, and many drafts are rejected"
     doubt = doubt or contradiction(evidence.responses, "draft")
     long = shortening.told(speculation) if is_loss else None
-    verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing"
+    verb = "loses by it" if is_loss else "wins all the same" if what == "wins" else "gains nothing beyond doubt"
     return found(
         "draft overhead", kind="loss" if is_loss else "need", share=share, doubt=doubt,
         claim=(
             f"speculation loses {units.percent(share)} of the time by what its rounds cost: "
-            f"{units.number(tokens)} tokens per forward, {units.number(needed)} needed to break even"
+            f"{_needs(speculation)}"
             if got > evidence.times.draft
             else f"obtaining drafts takes {per_step(evidence, amount)}, {units.percent(share)} of the time"
             + ("" if what is None else f"; speculation {verb}")

@@ -135,6 +135,9 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens drafted per verification."""
     break_even: float | None = None
     """A*: the time of a round ÷ that of a plain step, both by the model. Below it drafting loses."""
+    break_even_low: float | None = None
+    break_even_high: float | None = None
+    """Where A* lies nine times in ten, by what the model knows. `None`: it does not tell."""
     break_even_if_free: float | None = None
     """The same if drafts cost nothing: verification alone."""
     round_ns: float | None = None

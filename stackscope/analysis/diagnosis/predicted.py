@@ -243,23 +243,38 @@ class Rounds(NamedTuple):
     free: float
     plain: float
     steps: float
+    error: Estimate | None
+    """Of as they were ÷ plain, as a factor of what the model says. `None`: there is no such step."""
 
 
 def _rounds(model: Predictor, costed: Sequence[Costed]) -> Rounds:
     as_is = free = plain = steps = 0.0
     for sample, terms, weight in costed:
-        shape = sample.shape
-        n = len(shape.spans)
-        without = Shape(
-            spans=tuple([(cached, 1) for cached, _ in shape.spans]), outputs=n, passes=(Ubatch(n, n),),
-            cells=shape.cells,
-        )  # fmt: skip
         as_is += weight * terms.total
         free += weight * (terms.total - terms.draft)
-        undrafted = model.terms(without)
+        undrafted = model.terms(_undrafted(sample.shape))
         plain += weight * (undrafted.total - undrafted.draft)
         steps += weight
-    return Rounds(as_is, free, plain, steps)
+    return Rounds(as_is, free, plain, steps, _error_of_rounds(model, costed))
+
+
+def _undrafted(shape: Shape) -> Shape:
+    """The same step with a row for each sequence."""
+    n = len(shape.spans)
+    return Shape(
+        spans=tuple([(cached, 1) for cached, _ in shape.spans]), outputs=n, passes=(Ubatch(n, n),), cells=shape.cells
+    )
+
+
+def _error_of_rounds(model: Predictor, costed: Sequence[Costed]) -> Estimate | None:
+    """How far a typical round ÷ its plain step may be from what the model says."""
+    drafted = sorted((one for one in costed if one.sample.shape.draft), key=lambda one: one.terms.total)
+    if not drafted:
+        return None
+    typical = drafted[len(drafted) // 2].sample.shape
+    drawn = model.draws([typical, _undrafted(typical)], DRAWS)
+    ratio = _estimate(drawn[:, 0] / drawn[:, 1])
+    return Estimate(1.0, ratio.low / ratio.value, ratio.high / ratio.value)
 
 
 def _speculation(
@@ -268,7 +283,9 @@ def _speculation(
     if tally.drafted == 0 or tally.pairs == 0:
         return None
     known = rounds if rounds is not None and rounds.plain > 0.0 else None
-    shorter = None
+    break_even = error = shorter = None
+    if known is not None:
+        break_even, error = known.as_is / known.plain, known.error
     if known is not None and model is not None and tally.emitted * known.plain < tally.pairs * known.as_is:
         shorter = shortening.shorter(model, [(one.sample.shape, one.weight) for one in costed], tally)
     return Speculation(
@@ -278,7 +295,9 @@ def _speculation(
         drafted=tally.drafted,
         wasted_rows=tally.wasted_rows / tally.verifications,
         length=tally.drafted / tally.verifications,
-        break_even=known.as_is / known.plain if known is not None else None,
+        break_even=break_even,
+        break_even_low=None if break_even is None or error is None else break_even * error.low,
+        break_even_high=None if break_even is None or error is None else break_even * error.high,
         break_even_if_free=known.free / known.plain if known is not None else None,
         round_ns=known.as_is / known.steps if known is not None else None,
         plain_ns=known.plain / known.steps if known is not None else None,
