@@ -149,9 +149,15 @@ def _is_alike(one: object, other: object) -> bool:
 
 
 def concluded_anew() -> list[tuple[Path, dict[str, Any]]]:
-    """Every recorded result with what the lesson concludes of its runs now."""
+    """Every recorded result with what the lesson says of its staging, and concludes of its runs, now."""
     lessons = [(RESULTS / f"{one.number:02}.json", one) for one in CATALOGUE.values() if isinstance(one, Lesson)]
-    return [(path, report.document(one, records.read(path))) for path, one in lessons if path.is_file()]
+    return [(path, report.document(one, _told_anew(one, path))) for path, one in lessons if path.is_file()]
+
+
+def _told_anew(lesson: Lesson, path: Path) -> records.LessonRecord:
+    record = records.read(path)
+    told = lesson.stage(_Unnamed(), record.is_quick).told
+    return msgspec.structs.replace(record, stage=msgspec.structs.replace(record.stage, told=told))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ KIND: Final = ABLATION
 
 WEIGHTS: Final = "Q8_0"
 
-MOST_PREDICTED_FROM: Final = 4
+MOST_PREDICTED_FROM: Final = 8
 """Runs of the baseline: what they could not tell, further ones will not."""
 
 FLOATS: Final = ("f16", "bf16", "f32")

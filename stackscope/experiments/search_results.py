@@ -223,11 +223,15 @@ def _is_beaten(
 def _why(
     plan: SweepPlan, runs: Sequence[CellRun], winner: int, guesses: Mapping[str, Mapping[int, float]]
 ) -> tuple[Why, ...]:
-    """The settings that make the winner, each with what it does alone where that ran, or here by a search's model."""
+    """The settings that make the winner, each with what it does alone where that ran, or here by a search's model.
+
+    The model says nothing of a setting whose other value never ran: that would be a prediction, told as if measured.
+    """
     search = None if plan.budget is None else search_of(plan, guesses)
     space = plan.configurations
     numbers = {one.places: cell for cell, one in enumerate(space)}
     first, own = space[0].places, space[winner].places
+    ran = [space[run.cell].places for run in runs]
     found = []
     for axis, place in enumerate(own):
         if place != first[axis]:
@@ -235,7 +239,7 @@ def _why(
             text = f"{plan.axes[axis].name}={plan.axes[axis].values[place].text}"
             without = numbers.get(configuration_at(plan.base, plan.axes, _moved(own, axis, first[axis])).places)
             fitted = None
-            if search is not None and without is not None:
+            if search is not None and without is not None and any(one[axis] == first[axis] for one in ran):
                 fitted = search.model.ratio(runs, RATE, winner, without)
             found.append(Why(text=text, alone=None if alone is None else paired(runs, alone, 0), fitted=fitted))
     return tuple(found)

@@ -326,6 +326,21 @@ def test_a_search_says_what_each_setting_brings_by_all_runs_together() -> None:
     assert brought["speculation=draft"].holds(1.5)
 
 
+def test_a_setting_whose_other_value_never_ran_is_not_said_to_bring_anything() -> None:
+    """What is predicted of it is no measurement, and the mean of other predictions even less."""
+    of = plan("weights=F16,Q4_K_M; speculation=off,draft", budget=10)
+    drafted = [cell for cell, one in enumerate(of.configurations) if one.config.speculation == "draft"]
+    runs = [
+        CellRun(block=block, cell=cell, figures={"tokens_per_s": 20.0 + 10.0 * cell + block}, duration_ns=10**9)
+        for block in range(4)
+        for cell in drafted
+    ]
+    found = results.analyse(of, runs, {"tokens_per_s": {drafted[0]: 1.9, 0: 1.0}})
+    brought = {one.text: one.fitted for one in found.why}
+    assert brought["weights=Q4_K_M"] is not None
+    assert brought["speculation=draft"] is None
+
+
 def test_where_settings_multiply_no_pair_hurts() -> None:
     of = plan("weights=F16,Q4_K_M; speculation=off,draft")
     found = results.analyse(of, runs_of({0: 20.0, 1: 30.0, 2: 40.0, 3: 60.0}, 6), {})
