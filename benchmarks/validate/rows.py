@@ -23,15 +23,11 @@ class Row(NamedTuple):
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the goal is reached. `None`: there is no goal, or nothing was measured.
-
-        A goal between two bounds is reached when the interval has something of what lies between them.
-        """
-        value, low, high = self.found[:3]
+        """Whether the figure itself reaches the goal, however wide its interval is. `None`: there is no goal, or
+        nothing was measured."""
+        value = self.found[0]
         if value is None or (self.at_most is None and self.at_least is None):
             return None
-        if self.at_most is not None and self.at_least is not None and low is not None and high is not None:
-            return low <= self.at_most and high >= self.at_least
         return (self.at_most is None or value <= self.at_most) and (self.at_least is None or value >= self.at_least)
 
 
