@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
-JOBS = [job(0, range(500, 532), 700, ignore_eos=True)]
+JOBS = [job(0, range(500, 532), 1_900, ignore_eos=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,8 @@ def test_each_part_lengthens_the_step_by_what_it_is_delayed_by() -> None:
     assert found.keys() == {"sample", "build", "decode"}
     for response in found.values():
         assert response.lag is not None
-        assert response.lag.low <= 1.05
+        # A forward that begins later finds its caches colder: after `build` that was 6 % of the delay on Zen 4.
+        assert response.lag.low <= 1.1
         assert response.lag.high >= 0.95
         assert response.lag.value == pytest.approx(1.0, abs=0.2)
     plain = run_jobs(lab_config(slots=1, threads=1, draft_model=None), JOBS)
