@@ -8,8 +8,8 @@ from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.whatif.breakevens import BreakEven
 from stackscope.analysis.whatif.ranking import Ranking
 from stackscope.records import Estimate
+from tests.tui.pane_words import words
 from tests.tui.sessions import running
-from tests.tui.test_panes_words import words
 
 
 def test_where_drafts_begin_to_pay_stands_wherever_it_is_known() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.tui.pane_words import words
 from tests.tui.sessions import running
-from tests.tui.test_panes_words import words
 
 
 def test_on_two_lines_the_parts_stand_three_in_a_row() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.tui.pane_words import words
 from tests.tui.sessions import make_config, running
-from tests.tui.test_panes_words import words
 
 
 def test_where_a_draft_model_runs_forwards_are_the_targets_only() -> None:

@@ -14,8 +14,8 @@ from stackscope.tui.pane import Context, Size
 from stackscope.tui.panes import PANES
 from stackscope.tui.panes.events import latest
 from tests.tui.figures import SECOND, ratio
+from tests.tui.pane_words import shown, words
 from tests.tui.sessions import running
-from tests.tui.test_panes_words import shown, words
 
 
 def test_a_measurement_that_the_score_counts_as_held_is_as_predicted() -> None:

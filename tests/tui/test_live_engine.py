@@ -13,26 +13,12 @@ from stackscope.tui.screens.dialogs import EngineEnded
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.source import Status
 from tests.tui import sessions
-from tests.tui.live_apps import Screen
+from tests.tui.live_screens import on
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from tests.tui.live_apps import Screen
+
 RECORDING = Path("/recordings/a.jsonl.zst")
-
-
-def on(size: tuple[int, int] = (120, 40), **options: object) -> Callable[[Callable[[Screen], Awaitable[None]]], Screen]:
-    """Run what follows on a screen of that size."""
-
-    def run(act: Callable[[Screen], Awaitable[None]]) -> Screen:
-        return Screen(**options).run(act, size)  # type: ignore[arg-type]
-
-    return run
-
-
-def live(screen: Screen) -> LiveScreen:
-    found = screen.app.screen
-    assert isinstance(found, LiveScreen)
-    return found
 
 
 def test_while_paused_the_display_stands_still_and_says_so() -> None:

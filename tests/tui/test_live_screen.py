@@ -18,32 +18,17 @@ from stackscope.tui.screens.dialogs import MarkDialog
 from stackscope.tui.screens.live import LiveScreen
 from stackscope.tui.source import Loading, Status
 from tests.tui import sessions
-from tests.tui.live_apps import Screen
+from tests.tui.live_screens import live, on
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from tests.tui.live_apps import Screen
 
 RECORDING = Path("/recordings/a.jsonl.zst")
-
-
-def on(size: tuple[int, int] = (120, 40), **options: object) -> Callable[[Callable[[Screen], Awaitable[None]]], Screen]:
-    """Run what follows on a screen of that size."""
-
-    def run(act: Callable[[Screen], Awaitable[None]]) -> Screen:
-        return Screen(**options).run(act, size)  # type: ignore[arg-type]
-
-    return run
 
 
 def shows(screen: Screen, *panes: str) -> bool:
     """Whether all these panes are on the screen, and only they."""
     return all((f"─ {PANES[pane].title} " in screen.text) is (pane in panes) for pane in PLACED)
-
-
-def live(screen: Screen) -> LiveScreen:
-    found = screen.app.screen
-    assert isinstance(found, LiveScreen)
-    return found
 
 
 def focus_of(screen: Screen) -> str:

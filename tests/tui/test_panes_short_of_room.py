@@ -6,8 +6,8 @@ import msgspec
 
 from stackscope.tui.panes import PANES
 from tests.tui.figures import make_spread
+from tests.tui.pane_words import words
 from tests.tui.sessions import running
-from tests.tui.test_panes_words import words
 
 
 def test_what_waits_is_told_before_gaps_where_room_is_short() -> None:

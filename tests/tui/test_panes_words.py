@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -13,15 +13,13 @@ from stackscope.analysis.live.snapshot import (
     Event,
     History,
     Latency,
-    Snapshot,
 )
 from stackscope.records import GpuSample
-from stackscope.tui.lines import plain
-from stackscope.tui.look import ASCII, UNICODE
-from stackscope.tui.pane import Context, Size
+from stackscope.tui.look import ASCII
 from stackscope.tui.panes import PANES
 from tests.tui.figures import SECOND, make_spread, plain_window, ratio
 from tests.tui.hardware import make_gpu, without_gpu
+from tests.tui.pane_words import shown, words
 from tests.tui.sessions import (
     SESSIONS,
     calibrated,
@@ -33,21 +31,6 @@ from tests.tui.sessions import (
 
 if TYPE_CHECKING:
     from stackscope.toggles import Setting
-    from stackscope.tui.look import Look
-
-
-def shown(
-    pane: str, snapshot: Snapshot, width: int = 58, height: int = 12, look: Look = UNICODE, **changes: Any
-) -> str:
-    """The pane as text, its note first."""
-    context = Context(snapshot=snapshot, size=Size(width, height), look=look, **changes)
-    content = PANES[pane].content(context)
-    return "\n".join(plain(line) for line in (content.note, *content.lines))
-
-
-def words(pane: str, snapshot: Snapshot, width: int = 58, height: int = 12, **changes: Any) -> str:
-    """The same with runs of blanks as one."""
-    return " ".join(shown(pane, snapshot, width, height, **changes).split())
 
 
 def test_speculation_that_is_off_is_off_and_wins_one_token() -> None:

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import msgspec
 import pytest
 
 from stackscope.analysis.live.snapshot import (
     Event,
-    Snapshot,
     Window,
 )
-from stackscope.tui.lines import plain
-from stackscope.tui.look import UNICODE
 from stackscope.tui.pane import Context, Size
 from stackscope.tui.panes import PANES
+from tests.tui.pane_words import shown, words
 from tests.tui.sessions import (
     calibrated,
     make_config,
     make_requests,
     running,
 )
-
-if TYPE_CHECKING:
-    from stackscope.tui.look import Look
-
-
-def shown(
-    pane: str, snapshot: Snapshot, width: int = 58, height: int = 12, look: Look = UNICODE, **changes: Any
-) -> str:
-    """The pane as text, its note first."""
-    context = Context(snapshot=snapshot, size=Size(width, height), look=look, **changes)
-    content = PANES[pane].content(context)
-    return "\n".join(plain(line) for line in (content.note, *content.lines))
-
-
-def words(pane: str, snapshot: Snapshot, width: int = 58, height: int = 12, **changes: Any) -> str:
-    """The same with runs of blanks as one."""
-    return " ".join(shown(pane, snapshot, width, height, **changes).split())
 
 
 def test_requests_that_do_not_fit_are_counted_and_the_selected_one_is_among_those_shown() -> None:

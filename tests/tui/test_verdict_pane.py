@@ -12,8 +12,8 @@ from stackscope.analysis.live.explained import verdict as verdict_of
 from stackscope.analysis.live.snapshot import Ratio, Suggestion, Verdict
 from stackscope.analysis.whatif.ranking import Ranking
 from stackscope.records import Finding
+from tests.tui.pane_words import words
 from tests.tui.sessions import SESSIONS, calibrated, running
-from tests.tui.test_panes_words import words
 
 
 def test_the_verdict_says_on_what_grounds() -> None:

@@ -14,7 +14,7 @@ from stackscope.analysis.diagnosis.naming import Namer
 from stackscope.analysis.explainer import Explanation
 from stackscope.analysis.live.explained import verdict
 from tests.diagnosis_machine import S
-from tests.unit.test_diagnosis_naming import follow, window
+from tests.unit.naming_windows import follow, window
 
 if TYPE_CHECKING:
     from stackscope.analysis.diagnosis.evidence import Evidence
